@@ -1,0 +1,83 @@
+"""The settings of one decoding run. Plain data: no torch, so that `--help` stays cheap."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from magicdec.engine.errors import require
+
+MAX_GAMMA = 32
+MAX_SEED = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingConfig:
+    """How the next token is drawn. The same transformation is applied to draft and target.
+
+    Order: temperature, then top-k, then top-p, then min-p; each renormalises what the one before
+    left. Temperature 0 is greedy decoding and admits no other setting, because none would have
+    an effect. Raises ConfigError for a value out of range.
+    """
+
+    temperature: float = 0.0
+    top_k: int = 0  # 0: off
+    top_p: float = 1.0  # 1: off
+    min_p: float = 0.0  # 0: off
+    seed: int | None = None  # None: 0 for sampling
+
+    def __post_init__(self) -> None:
+        require(
+            0.0 <= self.temperature <= 100.0,
+            f"temperature must be in 0..100, got {self.temperature}",
+        )
+        require(self.top_k >= 0, f"top-k must be 0 (off) or positive, got {self.top_k}")
+        require(0.0 < self.top_p <= 1.0, f"top-p must be in (0, 1], got {self.top_p}")
+        require(0.0 <= self.min_p <= 1.0, f"min-p must be in 0..1, got {self.min_p}")
+        require(
+            self.seed is None or 0 <= self.seed <= MAX_SEED,
+            f"seed must be in 0..2^63-1, got {self.seed}",
+        )
+        if self.greedy:
+            idle = [
+                name
+                for name, given in {
+                    "top-k": self.top_k != 0,
+                    "top-p": self.top_p != 1.0,
+                    "min-p": self.min_p != 0.0,
+                    "seed": self.seed is not None,
+                }.items()
+                if given
+            ]
+            require(
+                not idle,
+                f"{', '.join(idle)} would have no effect at temperature 0 (greedy); "
+                "add --temperature 0.7 or leave it out",
+            )
+
+    @property
+    def greedy(self) -> bool:
+        return self.temperature == 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeConfig:
+    """What to generate and how to speculate. Raises ConfigError for a value out of range."""
+
+    max_new_tokens: int = 64  # per row, the token that prefill gives included
+    gamma: int = 3  # draft tokens per step; 0 is plain decoding
+    budget: int = 256  # prompt KV entries that a draft step may read
+    selector: str = "snapkv"  # a name of `magicdec selectors`, or package.module:Class
+    selector_options: Mapping[str, object] = field(default_factory=dict)
+    stop: tuple[str, ...] = ()
+    ignore_eos: bool = False
+    sampling: SamplingConfig = field(default_factory=SamplingConfig)
+
+    def __post_init__(self) -> None:
+        require(
+            1 <= self.max_new_tokens <= 1_000_000,
+            f"max-new-tokens must be in 1..1000000, got {self.max_new_tokens}",
+        )
+        require(0 <= self.gamma <= MAX_GAMMA, f"gamma must be in 0..{MAX_GAMMA}, got {self.gamma}")
+        require(self.budget >= 1, f"budget must be at least 1, got {self.budget}")
+        require(all(self.stop), "a stop string is empty; leave --stop out for none")

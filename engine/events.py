@@ -1,0 +1,110 @@
+"""What the engine tells whoever listens: frozen data, no tensors, no text formatting.
+
+`Engine.run` yields these in order: PrefillProgress* RowStarted (per row), StepFinished*,
+RowFinished (per row, right after the step that ended it), RunFinished. A row is the index of its
+request; rows that wait for a slot start later. `report.Recorder` turns the stream into a report.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+FinishReason = Literal["length", "eos", "stop"]
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseTimes:
+    """Seconds per phase, exclusive of each other; their sum is `wall`."""
+
+    prefill: float = 0.0
+    select: float = 0.0
+    draft: float = 0.0
+    verify: float = 0.0
+    commit: float = 0.0
+    other: float = 0.0
+
+    @property
+    def wall(self) -> float:
+        return self.prefill + self.decode
+
+    @property
+    def decode(self) -> float:
+        """Everything after prefill."""
+        return self.select + self.draft + self.verify + self.commit + self.other
+
+    def __add__(self, more: PhaseTimes) -> PhaseTimes:
+        return PhaseTimes(*(getattr(self, f) + getattr(more, f) for f in PHASES))
+
+
+PHASES = tuple(PhaseTimes.__dataclass_fields__)
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillProgress:
+    """Prompt tokens whose K/V are in the cache. `reused` of the `done` were copied, not computed."""
+
+    row: int
+    row_done: int
+    row_total: int
+    done: int  # over all rows of this admission
+    total: int
+    reused: int
+    seconds: float  # since this admission began
+
+
+@dataclass(frozen=True, slots=True)
+class RowStarted:
+    """A row is prefilled and has its first token (drawn from the prefill's last logits)."""
+
+    row: int
+    document: str
+    prompt_tokens: int
+    token: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RowStep:
+    """One row's share of one step.
+
+    `tokens` were emitted by the step, cut where the row ended; `accepted` of `drafted` draft
+    tokens passed verification (counted before that cut).
+    """
+
+    row: int
+    tokens: tuple[int, ...]
+    text: str
+    drafted: int
+    accepted: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepFinished:
+    """One draft-verify-commit step of every active row; `phases` covers this step alone."""
+
+    step: int
+    gamma: int
+    rows: tuple[RowStep, ...]
+    phases: PhaseTimes
+
+
+@dataclass(frozen=True, slots=True)
+class RowFinished:
+    """A row ended. `token_ids` and `text` are the whole output; `text` lacks EOS and stop string."""
+
+    row: int
+    finish_reason: FinishReason
+    token_ids: tuple[int, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunFinished:
+    """Nothing is left to decode. `phases` covers the whole run and sums to its wall time."""
+
+    phases: PhaseTimes
+    draft_entries_read: float  # mean KV entries one draft step read per row; 0 without drafting
+
+
+Event = PrefillProgress | RowStarted | StepFinished | RowFinished | RunFinished

@@ -1,0 +1,28 @@
+"""An opened model: its specification, its weights on the CPU and its tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from magicdec.engine.model.spec import ModelSpec
+from magicdec.engine.text.tokenizer import Tokenizer
+
+#: Called with what is being done and the done share of it, None when it cannot be known.
+Progress = Callable[[str, float | None], None]
+
+
+def silent(_what: str, _share: float | None) -> None:
+    """The Progress that shows nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """`weights` maps Hugging Face parameter names to memory-mapped CPU tensors."""
+
+    name: str  # as the user gave it
+    spec: ModelSpec
+    weights: Mapping[str, Tensor]
+    tokenizer: Tokenizer

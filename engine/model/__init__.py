@@ -1,0 +1,1 @@
+"""The decoder: one small implementation of the Llama family."""

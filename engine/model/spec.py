@@ -1,0 +1,102 @@
+"""What the decoder must know of a model: sizes, rotary scaling, windows. Plain data, no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from magicdec.engine.errors import ModelError
+
+SUPPORTED = ("llama", "mistral", "qwen2", "qwen3")
+ROPE_TYPES = ("default", "linear", "dynamic", "llama3", "yarn")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """A decoder's shape. Biases and QK norms are not listed: they are used when weights exist.
+
+    `rope` holds transformers' `rope_parameters` (rope_type, rope_theta, factor, ...).
+    `windows` gives each layer's sliding window in tokens, None for full attention.
+    """
+
+    model_type: str
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    rms_norm_eps: float
+    max_position: int  # the trained context window
+    tied: bool  # the output head is the embedding matrix
+    rope: dict[str, Any]
+    windows: tuple[int | None, ...]
+    eos_ids: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.model_type not in SUPPORTED:
+            raise ModelError(
+                f"architecture {self.model_type!r} is not supported; "
+                f"choose a model of type {', '.join(SUPPORTED)}"
+            )
+        if self.rope.get("rope_type", "default") not in ROPE_TYPES:
+            raise ModelError(
+                f"RoPE scaling {self.rope['rope_type']!r} is not supported; "
+                f"supported kinds: {', '.join(ROPE_TYPES)}"
+            )
+        assert self.heads % self.kv_heads == 0, (self.heads, self.kv_heads)
+        assert len(self.windows) == self.layers
+
+    @property
+    def group(self) -> int:
+        """Query heads per KV head."""
+        return self.heads // self.kv_heads
+
+    def kv_bytes_per_token(self, element_size: int) -> int:
+        """κ: bytes of K and V that one token adds, over all layers."""
+        return 2 * self.layers * self.kv_heads * self.head_dim * element_size
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ModelSpec:
+        fields = dict(data)
+        fields["windows"] = tuple(fields["windows"])
+        fields["eos_ids"] = tuple(fields["eos_ids"])
+        return cls(**fields)
+
+    @classmethod
+    def from_hf(cls, config: Any, eos_ids: tuple[int, ...] = ()) -> ModelSpec:
+        """From a transformers configuration object. Raises ModelError for other architectures."""
+        if config.model_type not in SUPPORTED:
+            raise ModelError(
+                f"architecture {config.model_type!r} is not supported; "
+                f"choose a model of type {', '.join(SUPPORTED)}"
+            )
+        layers = config.num_hidden_layers
+        window = getattr(config, "sliding_window", None)
+        kinds = getattr(config, "layer_types", None)
+        windows = tuple(
+            window if kinds is None or kinds[i] == "sliding_attention" else None
+            for i in range(layers)
+        )
+        return cls(
+            model_type=config.model_type,
+            vocab_size=config.vocab_size,
+            hidden_size=config.hidden_size,
+            intermediate_size=config.intermediate_size,
+            layers=layers,
+            heads=config.num_attention_heads,
+            kv_heads=config.num_key_value_heads or config.num_attention_heads,
+            head_dim=getattr(config, "head_dim", None)
+            or config.hidden_size // config.num_attention_heads,
+            rms_norm_eps=config.rms_norm_eps,
+            max_position=config.max_position_embeddings,
+            tied=bool(config.tie_word_embeddings),
+            rope=dict(config.rope_parameters),
+            windows=windows,
+            eos_ids=eos_ids,
+        )

@@ -1,0 +1,98 @@
+"""Finds a plug-in by name: a built-in file, an entry point, or `package.module:Class`."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import pkgutil
+import typing
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+from typing import Generic, TypeVar
+
+from magicdec.engine.errors import ConfigError
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Subclasses of `base`: one per module of `package`, plus entry points of `group`.
+
+    A built-in needs no registration: `selectors/snapkv.py` is found as "snapkv" because the file
+    is there and defines one subclass. Nothing is imported before it is asked for.
+    """
+
+    def __init__(self, base: type[T], package: str, group: str) -> None:
+        self.base = base
+        self.package = package
+        self.group = group
+
+    def names(self) -> list[str]:
+        """Built-in names first, then installed ones, each sorted."""
+        folder = importlib.import_module(self.package)
+        builtin = sorted(m.name for m in pkgutil.iter_modules(folder.__path__) if m.name != "base")
+        installed = sorted({e.name for e in entry_points(group=self.group)} - set(builtin))
+        return builtin + installed
+
+    def load(self, name: str) -> type[T]:
+        """The class called `name`. Raises ConfigError when there is none."""
+        kind = self.base.__name__
+        if ":" in name:
+            module_name, _, attribute = name.partition(":")
+            try:
+                found = getattr(importlib.import_module(module_name), attribute)
+            except (ImportError, AttributeError, ValueError) as error:
+                raise ConfigError(f"cannot load {kind} {name!r}: {error}") from error
+            return self._checked(name, found)
+        if name not in self.names():
+            raise ConfigError(
+                f"no {kind} is called {name!r}; choose from {', '.join(self.names())}, "
+                "or give package.module:Class"
+            )
+        for entry in entry_points(group=self.group, name=name):
+            return self._checked(name, entry.load())
+        module = importlib.import_module(f"{self.package}.{name}")
+        own = [
+            c
+            for c in vars(module).values()
+            if isinstance(c, type) and issubclass(c, self.base) and c.__module__ == module.__name__
+        ]
+        assert len(own) == 1, f"{module.__name__} must define exactly one {kind}, found {own}"
+        return own[0]
+
+    def _checked(self, name: str, found: object) -> type[T]:
+        if not (isinstance(found, type) and issubclass(found, self.base)):
+            raise ConfigError(f"{name!r} is not a {self.base.__name__} subclass")
+        return found
+
+    def create(self, name: str, options: Mapping[str, object] | None = None) -> T:
+        """An instance with `options` as its dataclass fields; strings are converted to their type.
+
+        Raises ConfigError for an unknown option or a value that does not fit, never drops one.
+        """
+        cls = self.load(name)
+        known = {f.name: f for f in option_fields(cls)}
+        types = typing.get_type_hints(cls)
+        values: dict[str, object] = {}
+        for key, value in (options or {}).items():
+            if key not in known:
+                listing = ", ".join(known) or "none"
+                raise ConfigError(f"{name} has no option {key!r}; its options: {listing}")
+            values[key] = _convert(name, key, value, types[key])
+        return cls(**values)
+
+
+def option_fields(cls: type) -> list[dataclasses.Field[object]]:
+    """The options of a plug-in class: its dataclass fields."""
+    return list(dataclasses.fields(cls)) if dataclasses.is_dataclass(cls) else []
+
+
+def _convert(owner: str, key: str, value: object, kind: type) -> object:
+    if not isinstance(value, str) or kind is str:
+        return value
+    try:
+        if kind is bool:
+            return {"true": True, "1": True, "false": False, "0": False}[value.lower()]
+        return kind(value)
+    except (KeyError, ValueError) as error:
+        raise ConfigError(f"{owner}: {key} must be {kind.__name__}, got {value!r}") from error

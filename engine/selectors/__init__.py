@@ -1,0 +1,1 @@
+"""KV selectors: one file each, found by file name."""

@@ -1,0 +1,1 @@
+"""From documents to token rows, and from tokens back to text."""

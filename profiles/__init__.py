@@ -1,0 +1,1 @@
+"""Records of runs, and the benchmark that proves the engine's speed."""
