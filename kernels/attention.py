@@ -55,9 +55,7 @@ class AttentionBackend(ABC):
         Zeroed because masked positions are multiplied by zero, and zero times NaN is NaN.
         A backend that wants another memory order returns a permuted view.
         """
-        return torch.zeros(
-            layers, rows, kv_heads, capacity, head_dim, dtype=dtype, device=device
-        )
+        return torch.zeros(layers, rows, kv_heads, capacity, head_dim, dtype=dtype, device=device)
 
     @abstractmethod
     def plan(
