@@ -42,7 +42,7 @@ PHASES = tuple(PhaseTimes.__dataclass_fields__)
 
 @dataclass(frozen=True, slots=True)
 class PrefillProgress:
-    """Prompt tokens whose K/V are in the cache. `reused` of the `done` were copied, not computed."""
+    """Prompt tokens whose K/V are in the cache. `reused` of `done` were copied, not computed."""
 
     row: int
     row_done: int
@@ -91,7 +91,7 @@ class StepFinished:
 
 @dataclass(frozen=True, slots=True)
 class RowFinished:
-    """A row ended. `token_ids` and `text` are the whole output; `text` lacks EOS and stop string."""
+    """A row ended, with its whole output; `text` lacks EOS and stop string."""
 
     row: int
     finish_reason: FinishReason
