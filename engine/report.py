@@ -1,0 +1,232 @@
+"""Turns the event stream into a report, at any moment: a run that was interrupted has one too."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from magicdec.engine.events import (
+    Event,
+    FinishReason,
+    PhaseTimes,
+    PrefillProgress,
+    RowFinished,
+    RowStarted,
+    RowStep,
+    RunFinished,
+    StepFinished,
+)
+
+RECENT_STEPS = 20  # what "acceptance now" looks back on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """A run in numbers. What does not apply is None: plain decoding has no acceptance, not 0.
+
+    `num_spec_steps` counts per row, and only steps in which the row had draft tokens to verify
+    (near its end a row may have none left to draft).
+    """
+
+    finished: bool  # False: interrupted, or still running
+    steps: int  # batch steps
+    phases: PhaseTimes  # seconds; of an unfinished run, what was seen so far
+    num_spec_steps: int
+    num_draft_tokens: int
+    num_accepted_draft_tokens: int
+    histogram: tuple[int, ...]  # [a]: speculative row-steps that accepted exactly a draft tokens
+    recent_acceptance_rate: float | None  # of the last RECENT_STEPS steps
+    decode_tokens: int  # emitted by steps; the first token of a row comes from its prefill
+    tpot_s: float | None  # mean over rows of (time after its first token / tokens after it)
+    draft_entries_read: float | None  # mean KV entries one draft step reads per row
+
+    @property
+    def acceptance_rate(self) -> float | None:
+        """Accepted / drafted."""
+        return _ratio(self.num_accepted_draft_tokens, self.num_draft_tokens)
+
+    @property
+    def mean_acceptance_length(self) -> float | None:
+        """1 + accepted / steps: the bonus or recovered token counts."""
+        accepted = _ratio(self.num_accepted_draft_tokens, self.num_spec_steps)
+        return None if accepted is None else 1 + accepted
+
+    @property
+    def acceptance_rate_per_position(self) -> tuple[float, ...]:
+        """Share of speculative row-steps in which draft position 1, 2, ... was accepted."""
+        return tuple(
+            sum(self.histogram[i:]) / self.num_spec_steps for i in range(1, len(self.histogram))
+        )
+
+    @property
+    def decode_seconds(self) -> float:
+        """Everything after prefill, selection included."""
+        return self.phases.decode
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        return _ratio(self.decode_tokens, self.decode_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class RowReport:
+    """One row's output; `finish_reason` is None while it is unfinished."""
+
+    row: int
+    document: str
+    prompt_tokens: int
+    token_ids: tuple[int, ...]
+    text: str
+    finish_reason: FinishReason | None
+    steps: int
+    drafted: int
+    accepted: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport(Tally):
+    """What a run produced and how it went, complete or not. Rows are those that have started."""
+
+    rows: tuple[RowReport, ...]
+
+
+@dataclass(slots=True)
+class _Row:
+    """What is known of a row so far."""
+
+    started: RowStarted
+    token_ids: list[int]
+    text: list[str]
+    steps: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    seconds: float = 0.0  # since its first token
+    finished: RowFinished | None = None
+
+    def report(self) -> RowReport:
+        end = self.finished
+        return RowReport(
+            row=self.started.row,
+            document=self.started.document,
+            prompt_tokens=self.started.prompt_tokens,
+            token_ids=end.token_ids if end else tuple(self.token_ids),
+            text=end.text if end else "".join(self.text),
+            finish_reason=end.finish_reason if end else None,
+            steps=self.steps,
+            drafted=self.drafted,
+            accepted=self.accepted,
+        )
+
+
+@dataclass(slots=True)
+class Recorder:
+    """Consumes events with `add`; `tally` is cheap at any moment, `report` copies the output."""
+
+    _rows: dict[int, _Row] = field(default_factory=dict)
+    _active: dict[int, _Row] = field(default_factory=dict)
+    _steps: int = 0
+    _step_phases: PhaseTimes = field(default_factory=PhaseTimes)
+    _prefilled: float = 0.0  # seconds of the admissions before the current one
+    _admission: float = 0.0  # seconds of the current one
+    _histogram: list[int] = field(default_factory=list)
+    _spec_steps: int = 0
+    _drafted: int = 0
+    _accepted: int = 0
+    _decode_tokens: int = 0
+    _recent: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=RECENT_STEPS))
+    _end: RunFinished | None = None
+
+    def add(self, event: Event) -> None:
+        match event:
+            case PrefillProgress():
+                # Rows that are already decoding wait for the newcomers.
+                for row in self._active.values():
+                    row.seconds += event.seconds - self._admission
+                self._admission = event.seconds
+            case RowStarted():
+                self._close_admission()
+                row = _Row(event, [event.token], [event.text])
+                self._rows[event.row] = self._active[event.row] = row
+            case StepFinished():
+                self._close_admission()
+                self._add_step(event)
+            case RowFinished():
+                self._rows[event.row].finished = event
+                self._active.pop(event.row, None)
+            case RunFinished():
+                self._end = event
+
+    def _close_admission(self) -> None:
+        self._prefilled += self._admission
+        self._admission = 0.0
+
+    def _add_step(self, event: StepFinished) -> None:
+        self._steps += 1
+        self._step_phases += event.phases
+        for share in event.rows:
+            row = self._rows[share.row]
+            row.token_ids += share.tokens
+            row.text.append(share.text)
+            row.steps += 1
+            row.drafted += share.drafted
+            row.accepted += share.accepted
+            row.seconds += event.phases.decode
+            self._decode_tokens += len(share.tokens)
+            if share.drafted:
+                self._count(share)
+        drafted = sum(share.drafted for share in event.rows)
+        if drafted:
+            self._recent.append((sum(share.accepted for share in event.rows), drafted))
+
+    def _count(self, share: RowStep) -> None:
+        self._spec_steps += 1
+        self._drafted += share.drafted
+        self._accepted += share.accepted
+        missing = share.drafted + 1 - len(self._histogram)
+        self._histogram += [0] * missing
+        self._histogram[share.accepted] += 1
+
+    def _phases(self) -> PhaseTimes:
+        if self._end:
+            return self._end.phases
+        seen = self._step_phases
+        return PhaseTimes(
+            self._prefilled + self._admission,
+            seen.select, seen.draft, seen.verify, seen.commit, seen.other,
+        )  # fmt: skip
+
+    def _tpot(self) -> float | None:
+        later = [
+            row.seconds / (len(row.token_ids) - 1)
+            for row in self._rows.values()
+            if len(row.token_ids) > 1
+        ]
+        return _ratio(sum(later), len(later))
+
+    def tally(self) -> Tally:
+        return Tally(
+            finished=self._end is not None,
+            steps=self._steps,
+            phases=self._phases(),
+            num_spec_steps=self._spec_steps,
+            num_draft_tokens=self._drafted,
+            num_accepted_draft_tokens=self._accepted,
+            histogram=tuple(self._histogram),
+            recent_acceptance_rate=_ratio(
+                sum(accepted for accepted, _ in self._recent),
+                sum(drafted for _, drafted in self._recent),
+            ),
+            decode_tokens=self._decode_tokens,
+            tpot_s=self._tpot(),
+            draft_entries_read=self._end.draft_entries_read if self._end else None,
+        )
+
+    def report(self) -> RunReport:
+        rows = tuple(row.report() for _, row in sorted(self._rows.items()))
+        tally = self.tally()
+        numbers = {name: getattr(tally, name) for name in Tally.__dataclass_fields__}
+        return RunReport(rows=rows, **numbers)
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
