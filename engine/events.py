@@ -69,7 +69,8 @@ class RowStep:
     """One row's share of one step.
 
     `tokens` were emitted by the step, cut where the row ended; `accepted` of `drafted` draft
-    tokens passed verification (counted before that cut).
+    tokens passed verification (counted before that cut). `accepted_chars` of `text` came from
+    accepted tokens, the rest from the target's own; None when the engine does not tell.
     """
 
     row: int
@@ -77,6 +78,7 @@ class RowStep:
     text: str
     drafted: int
     accepted: int
+    accepted_chars: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,5 @@
+"""`python -m magicdec.cli`."""
+
+from magicdec.cli.main import main
+
+main()

@@ -1,0 +1,117 @@
+"""The small commands: listings, settings, terms, doctor.
+
+Each imports what it needs itself, so that none pays for the others.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from magicdec.cli.console import TERMINAL
+from magicdec.cli.tables import Cell, Format, print_listing
+
+FormatOption = Annotated[Format, typer.Option("--format", help="How to write the listing.")]
+
+
+def selectors(format: FormatOption = "table") -> None:
+    """List the KV selectors with their options."""
+    from magicdec.engine.plugins import option_fields
+    from magicdec.engine.selectors.base import SELECTORS
+
+    rows: list[list[Cell]] = []
+    for name in SELECTORS.names():
+        try:
+            kind = SELECTORS.load(name)
+        except Exception as error:  # someone else's plug-in must not hide the others
+            rows.append([name, f"cannot be loaded: {type(error).__name__}: {error}", []])
+            continue
+        doc = (kind.__doc__ or "").strip().partition("\n")[0]
+        options: list[object] = [
+            f"{option.name}: {_type_name(option.type)} = {_default(option)!r}"
+            for option in option_fields(kind)
+        ]
+        rows.append([name, doc, options])
+    print_listing(["name", "keeps", "options"], rows, format)
+
+
+def _type_name(kind: object) -> str:
+    return kind.__name__ if isinstance(kind, type) else str(kind)
+
+
+def _default(option: dataclasses.Field[object]) -> object:
+    if option.default_factory is not dataclasses.MISSING:
+        return option.default_factory()
+    return None if option.default is dataclasses.MISSING else option.default
+
+
+def terms(format: FormatOption = "table") -> None:
+    """Define every number that is shown."""
+    from magicdec.cli.terms import TERMS
+
+    print_listing(["term", "definition"], [[k, v] for k, v in TERMS.items()], format)
+
+
+def config_show(format: FormatOption = "table") -> None:
+    """Show each setting with the place its value comes from."""
+    from magicdec.cli.knobs import KNOBS
+    from magicdec.cli.settings import config_files, resolve
+
+    resolved = resolve()
+    rows: list[list[Cell]] = []
+    for knob in KNOBS:
+        value = getattr(resolved.settings, knob.name)
+        cell: Cell = list(value) if isinstance(value, tuple) else value
+        if knob.kind == "map":
+            cell = dict(value)
+        elif value is None and format == "table":
+            cell = f"({knob.unset})"
+        rows.append([knob.key, cell, resolved.sources[knob.name], knob.env])
+    print_listing(["key", "value", "source", "variable"], rows, format)
+    if format == "table":
+        for path in config_files():
+            TERMINAL.note(f"{path}: {'read' if path.exists() else 'not there'}")
+
+
+def models_list(format: FormatOption = "table") -> None:
+    """List the models that have an alias."""
+    from magicdec.cli.report_view import size_text
+    from magicdec.cli.session_api import list_models
+
+    exact = format in ("json", "csv")
+    rows: list[list[Cell]] = []
+    for model in list_models():
+        size: Cell = model.size_bytes if exact else size_text(model.size_bytes)
+        count: Cell = model.parameters if exact else f"{model.parameters / 1e6:,.0f} M"
+        where = str(model.path) if model.path else None
+        rows.append([
+            model.alias, model.description, count, size, model.licence, model.source,
+            where if exact or where else "not pulled",
+        ])  # fmt: skip
+    columns = ["alias", "description", "parameters", "size", "licence", "source", "path"]
+    print_listing(columns, rows, format)
+
+
+def models_pull(
+    alias: Annotated[str, typer.Argument(help="A name of `magicdec models list`.")],
+) -> None:
+    """Fetch a model into the cache and print where it lies."""
+    from magicdec.cli.progress import choose_display
+    from magicdec.cli.session_api import pull_model
+
+    display = choose_display(quiet=False)
+    try:
+        path: Path = pull_model(alias, display.loading)
+    finally:
+        display.close()
+    print(path)
+
+
+def doctor(format: FormatOption = "table") -> None:
+    """Show what a run would use on this machine."""
+    from magicdec.cli.doctor import findings
+
+    print_listing(["what", "value"], [[name, value] for name, value in findings()], format)

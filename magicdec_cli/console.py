@@ -1,0 +1,113 @@
+"""stdout is data, stderr is everything else; colour and symbols follow the terminal's abilities."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+ColorMode = Literal["auto", "always", "never"]
+
+
+@dataclass(slots=True)
+class Terminal:
+    """How this process may print; set once by the command line's common options."""
+
+    color: ColorMode = "auto"
+    verbose: bool = False
+    _consoles: dict[str, Console] = field(default_factory=dict)
+
+    def reset(self) -> None:
+        """Back to the defaults, with the streams as they are now."""
+        self.color, self.verbose = "auto", False
+        self._consoles.clear()
+
+    @property
+    def out(self) -> Console:
+        return self._console("stdout")
+
+    @property
+    def err(self) -> Console:
+        return self._console("stderr")
+
+    def _console(self, name: Literal["stdout", "stderr"]) -> Console:
+        if name not in self._consoles:
+            self._consoles[name] = make_console(getattr(sys, name), self.color)
+        return self._consoles[name]
+
+    def note(self, message: str) -> None:
+        """One line on stderr. Plain, so that errors need no rich."""
+        print(message, file=sys.stderr, flush=True)
+
+
+def make_console(stream: TextIO, color: ColorMode) -> Console:
+    """NO_COLOR and FORCE_COLOR count unless --color says otherwise."""
+    from rich.console import Console
+
+    wanted = {"always": True, "never": False}.get(color)
+    if wanted is None and not os.environ.get("NO_COLOR") and os.environ.get("FORCE_COLOR"):
+        wanted = True
+    if wanted:
+        # A pipe is still not a terminal: colour it, but neither move the cursor nor animate.
+        depth: Literal["auto", "standard", "256", "truecolor"] = "256"
+        if stream.isatty():
+            depth = "truecolor" if "truecolor" in os.environ.get("COLORTERM", "") else "256"
+        return Console(
+            file=stream, force_terminal=True, force_interactive=stream.isatty(),
+            color_system=depth, no_color=False, highlight=False,
+        )  # fmt: skip
+    return Console(
+        file=stream, force_terminal=stream.isatty(), no_color=True if wanted is False else None,
+        highlight=False,
+    )  # fmt: skip
+
+
+def tolerate_narrow_encodings() -> None:
+    """Prints `?` for what the terminal's encoding lacks instead of failing half-way."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure:
+            reconfigure(errors="replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Symbols:
+    """The few non-ASCII characters the output uses, and what stands in for them."""
+
+    gamma: str = "γ"
+    dot: str = "·"
+    times: str = "×"
+    check: str = "✓"
+    cross: str = "✗"
+    tie: str = "≈"
+    arrow: str = "→"
+    full: str = "█"
+    empty: str = "░"
+    parts: str = " ▏▎▍▌▋▊▉"
+    rule: str = "─"
+    up: str = "▲"
+    down: str = "▼"
+
+
+ASCII = Symbols(
+    gamma="gamma", dot="-", times="x", check="ok", cross="FAIL", tie="~", arrow="->", full="#",
+    empty=".", parts=" ", rule="-", up="^", down="v",
+)  # fmt: skip
+
+
+def symbols(console: Console) -> Symbols:
+    return ASCII if console.options.ascii_only else Symbols()
+
+
+def printable(text: str) -> str:
+    """Model output that cannot move the cursor or change the terminal's state."""
+    return "".join(
+        c if c in "\n\t" or (ord(c) >= 32 and not 127 <= ord(c) < 160) else "\ufffd" for c in text
+    )
+
+
+TERMINAL = Terminal()

@@ -1,0 +1,263 @@
+"""Every setting of a run, declared once: flags, config keys, environment and the TUI read this.
+
+A setting is a field of `Settings`; its type and default are the field's, the rest is metadata.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, Literal
+
+from magicdec.engine.config import MAX_GAMMA, MAX_SEED, DecodeConfig, SamplingConfig
+from magicdec.engine.errors import ConfigError
+
+DECODE = DecodeConfig()
+SAMPLING = SamplingConfig()
+
+
+def setting(
+    default: Any, group: str, help: str, *, low: float | None = None, high: float | None = None,
+    unset: str = "",
+) -> Any:  # fmt: skip
+    """A field of Settings. `low` and `high` are inclusive; `unset` says what None means."""
+    metadata = {"group": group, "help": help, "low": low, "high": high, "unset": unset}
+    if default is dict:
+        return field(default_factory=dict, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One run's settings, resolved. Documents are not among them: they are the command's input."""
+
+    model: str = setting(
+        "smollm2-135m", "Model",
+        "An alias of `magicdec models list`, a Hugging Face id, a folder with safetensors, "
+        "or a .gguf file.",
+    )  # fmt: skip
+    device: Literal["auto", "cpu", "cuda"] = setting(
+        "auto", "Model", "Where to run; auto takes a GPU when there is one."
+    )
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting(
+        "auto", "Model", "Precision of weights and cache; auto is float32 on a CPU."
+    )
+    attention: Literal["auto", "sdpa", "reference"] = setting(
+        "auto", "Model", "Attention backend; reference is the slow, readable one."
+    )
+    threads: int | None = setting(
+        None, "Model", "CPU threads.", low=1, high=4096, unset="all cores"
+    )
+    chunk: int = setting(
+        512, "Model", "Prompt tokens per prefill pass; smaller needs less memory.",
+        low=1, high=1_000_000,
+    )  # fmt: skip
+
+    context: int | None = setting(
+        None, "Documents", "Tokens to take of each document.",
+        low=1, high=100_000_000, unset="the whole document",
+    )  # fmt: skip
+    take: Literal["head", "tail"] = setting(
+        "head", "Documents", "Which end of a longer document --context keeps."
+    )
+    prompt: str | None = setting(
+        None, "Documents", "Text after the document, such as a question; instruct models get it "
+        "through their chat template.", unset="continue the document",
+    )  # fmt: skip
+    raw: bool = setting(False, "Documents", "Use no chat template.")
+    batch: int = setting(
+        1, "Documents", "Rows decoded together; further documents wait for a free slot.",
+        low=1, high=100_000,
+    )  # fmt: skip
+    rows: Literal["staggered", "windows"] = setting(
+        "staggered", "Documents",
+        "How fewer documents than --batch fill the rows: staggered end points of a document "
+        "(one shared prefill) or separate windows of it.",
+    )  # fmt: skip
+
+    gamma: int = setting(
+        DECODE.gamma, "Speculation", "γ, draft tokens per step; 0 is plain decoding.",
+        low=0, high=MAX_GAMMA,
+    )  # fmt: skip
+    selector: str = setting(
+        DECODE.selector, "Speculation",
+        "What the draft keeps of the KV cache: a name of `magicdec selectors` or "
+        "package.module:Class.",
+    )  # fmt: skip
+    selector_option: Mapping[str, object] = setting(
+        dict, "Speculation", "An option of the selector, KEY=VALUE; repeatable."
+    )
+    budget: int = setting(
+        DECODE.budget, "Speculation", "Prompt KV entries a draft step may read.",
+        low=1, high=100_000_000,
+    )  # fmt: skip
+
+    max_new_tokens: int = setting(
+        DECODE.max_new_tokens, "Generation", "Tokens to generate per row.", low=1, high=1_000_000
+    )
+    stop: tuple[str, ...] = setting((), "Generation", "End a row before this text; repeatable.")
+    ignore_eos: bool = setting(False, "Generation", "Generate on after the end-of-text token.")
+    temperature: float = setting(
+        SAMPLING.temperature, "Generation", "Randomness; 0 is greedy decoding.", low=0, high=100
+    )
+    top_k: int = setting(
+        SAMPLING.top_k, "Generation", "Sample among the k likeliest tokens; 0 is off.",
+        low=0, high=10_000_000,
+    )  # fmt: skip
+    top_p: float = setting(
+        SAMPLING.top_p, "Generation",
+        "Sample among the likeliest tokens that hold this probability together; 1 is off.",
+        low=0, high=1,
+    )  # fmt: skip
+    min_p: float = setting(
+        SAMPLING.min_p, "Generation",
+        "Drop tokens less likely than this times the likeliest one; 0 is off.", low=0, high=1,
+    )  # fmt: skip
+    seed: int | None = setting(
+        SAMPLING.seed, "Generation", "Seed of the sampling.", low=0, high=MAX_SEED, unset="0"
+    )
+
+    def decode_config(self) -> DecodeConfig:
+        """The engine's share. Raises ConfigError for settings that contradict each other."""
+        return DecodeConfig(
+            max_new_tokens=self.max_new_tokens,
+            gamma=self.gamma,
+            budget=self.budget,
+            selector=self.selector,
+            selector_options=dict(self.selector_option),
+            stop=self.stop,
+            ignore_eos=self.ignore_eos,
+            sampling=SamplingConfig(
+                self.temperature, self.top_k, self.top_p, self.min_p, self.seed
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """One setting as flags, config files and the TUI see it."""
+
+    name: str  # the field's
+    kind: Literal["int", "float", "str", "bool", "choice", "list", "map"]
+    default: Any
+    group: str
+    help: str
+    choices: tuple[str, ...] = ()
+    low: float | None = None
+    high: float | None = None
+    unset: str = ""  # what None means; empty when None is not allowed
+
+    @property
+    def key(self) -> str:
+        """Its spelling in a config file."""
+        return self.name.replace("_", "-")
+
+    @property
+    def flag(self) -> str:
+        return f"--{self.key}"
+
+    @property
+    def env(self) -> str:
+        return f"MAGICDEC_{self.name.upper()}"
+
+    @property
+    def expects(self) -> str:
+        """What a value must be, for messages."""
+        match self.kind:
+            case "int" | "float":
+                noun = "an integer" if self.kind == "int" else "a number"
+                return f"{noun} in {self.low:g}..{self.high:.12g}"
+            case "choice":
+                return "one of " + ", ".join(self.choices)
+            case "bool":
+                return "true or false"
+            case "map":
+                return "KEY=VALUE"
+            case "list":
+                return "a list of texts"
+            case "str":
+                return "a text"
+
+    def parse(self, text: str, source: str) -> Any:
+        """The value of one flag or environment variable. Raises ConfigError naming `source`."""
+        try:
+            match self.kind:
+                case "int":
+                    return self.check(int(text), source)
+                case "float":
+                    return self.check(float(text), source)
+                case "bool":
+                    words = {"1": True, "true": True, "yes": True, "on": True}
+                    words |= {"0": False, "false": False, "no": False, "off": False}
+                    return words[text.strip().lower()]
+                case "list":
+                    return (text,)
+                case "map":
+                    key, equals, value = text.partition("=")
+                    if not (equals and key.strip()):
+                        raise ValueError
+                    return {key.strip().replace("-", "_"): value.strip()}
+                case "choice" | "str":
+                    return self.check(text, source)
+        except (KeyError, ValueError) as error:
+            if isinstance(error, ConfigError):
+                raise
+            raise self._error(text, source) from None
+
+    def check(self, value: object, source: str) -> Any:
+        """A typed value, as TOML gives it. Raises ConfigError naming `source`."""
+        match self.kind, value:
+            case ("bool", bool()):
+                return value
+            case ("int", int() as number) if not isinstance(value, bool) and self._fits(number):
+                return number
+            case ("float", int() | float() as real) if not isinstance(value, bool) and self._fits(
+                real
+            ):
+                return float(real)
+            case ("choice", str()) if value in self.choices:
+                return value
+            case ("str", str()):
+                return value
+            case ("list", str()):
+                return (value,)
+            case ("list", list()) if all(isinstance(item, str) for item in value):
+                return tuple(value)
+            case ("map", dict()):
+                return {str(key).replace("-", "_"): item for key, item in value.items()}
+        raise self._error(value, source)
+
+    def _fits(self, number: float) -> bool:
+        return (self.low is None or number >= self.low) and (
+            self.high is None or number <= self.high
+        )
+
+    def _error(self, value: object, source: str) -> ConfigError:
+        return ConfigError(f"{source} must be {self.expects}, got {value!r}")
+
+
+def _knobs() -> tuple[Knob, ...]:
+    kinds = {int: "int", float: "float", str: "str", bool: "bool"}
+    hints = typing.get_type_hints(Settings)
+    knobs = []
+    for declared in fields(Settings):
+        hint = hints[declared.name]
+        choices: tuple[str, ...] = ()
+        if typing.get_origin(hint) in (types.UnionType, typing.Union):
+            hint = next(arm for arm in typing.get_args(hint) if arm is not type(None))
+        if typing.get_origin(hint) is Literal:
+            kind, choices = "choice", typing.get_args(hint)
+        elif typing.get_origin(hint) is tuple:
+            kind = "list"
+        else:
+            kind = kinds.get(hint, "map")
+        default = {} if declared.default is MISSING else declared.default
+        knobs.append(
+            Knob(declared.name, kind, default, choices=choices, **declared.metadata)  # type: ignore[arg-type]
+        )
+    return tuple(knobs)
+
+
+KNOBS = _knobs()

@@ -1,0 +1,103 @@
+"""The `magicdec` command. Importing it must stay cheap: no torch, transformers, textual or rich."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from typer.core import TyperGroup
+from typer.exceptions import TyperException
+
+from magicdec.cli import commands
+from magicdec.cli.console import TERMINAL, tolerate_narrow_encodings
+from magicdec.cli.help import GroupedHelp, HelpWithTerms
+from magicdec.cli.options import with_common, with_settings
+from magicdec.cli.run_command import EPILOG, INTERRUPTED, run
+from magicdec.engine.errors import MagicdecError
+
+
+class Commands(TyperGroup):
+    """Lists commands in the order they were added."""
+
+    def list_commands(self, ctx: object) -> list[str]:
+        return list(self.commands)
+
+
+def _group(help: str) -> typer.Typer:
+    return typer.Typer(
+        help=help, cls=Commands, rich_markup_mode=None, add_completion=False, no_args_is_help=True
+    )
+
+
+app = _group("Lossless self-speculative decoding for long contexts: measure whether it pays.")
+models = _group("Models that have an alias.")
+config = _group("Settings and where they come from.")
+
+app.command("run", cls=HelpWithTerms, epilog=EPILOG)(with_common(with_settings(run)))
+app.command("selectors", cls=GroupedHelp)(with_common(commands.selectors))
+models.command("list", cls=GroupedHelp)(with_common(commands.models_list))
+models.command("pull", cls=GroupedHelp)(with_common(commands.models_pull))
+app.add_typer(models, name="models")
+config.command("show", cls=GroupedHelp)(with_common(commands.config_show))
+app.add_typer(config, name="config")
+app.command("terms", cls=GroupedHelp)(with_common(commands.terms))
+app.command("doctor", cls=GroupedHelp)(with_common(commands.doctor))
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"magicdec {version('magicdec')}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    pass
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line and exits; the one place where errors become messages and codes."""
+    sys.exit(run_command_line(arguments))
+
+
+def run_command_line(arguments: Sequence[str] | None = None) -> int:
+    """0 ok, 1 failed, 2 usage or config, 3 model or device, 4 not lossless, 130 interrupted."""
+    tolerate_narrow_encodings()
+    TERMINAL.reset()
+    try:
+        code = app(arguments, prog_name="magicdec", standalone_mode=False)
+        sys.stdout.flush()
+        return code or 0
+    except MagicdecError as error:
+        return _failed(str(error), error.exit_code, error)
+    except TyperException as error:
+        return _failed(error.format_message(), error.exit_code, error)
+    except (KeyboardInterrupt, typer.Abort):
+        return _failed("interrupted", INTERRUPTED, None)
+    except BrokenPipeError:
+        # The reader has gone; stop Python from complaining when it flushes stdout at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        message = " ".join(str(error).split()) or "no message"
+        return _failed(f"{type(error).__name__}: {message}; -v shows where", 1, error)
+
+
+def _failed(message: str, code: int, error: BaseException | None) -> int:
+    # A group called without a command answers with its help page.
+    TERMINAL.note(message if message.startswith("Usage:") else f"magicdec: {message}")
+    if error is not None and TERMINAL.verbose:
+        import traceback
+
+        traceback.print_exception(error)
+    return code

@@ -1,0 +1,107 @@
+"""Command options made from the knob table, and those every command has."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+import typer
+
+from magicdec.cli.console import TERMINAL, ColorMode
+from magicdec.cli.knobs import KNOBS, Knob
+
+Command = Callable[..., int | None]
+
+
+def with_settings(command: Callable[..., int | None]) -> Command:
+    """Replaces the parameter `flags` of `command` by one option per knob.
+
+    `flags` then holds what was given, by name. Values arrive as text: environment variables and
+    files are checked by the same code, so a bad value reads the same wherever it comes from.
+    """
+    signature = inspect.signature(command, eval_str=True)
+    own = [p for p in signature.parameters.values() if p.name != "flags"]
+    made = [_option(knob) for knob in KNOBS]
+
+    @functools.wraps(command)
+    def wrapper(**given: Any) -> int | None:
+        flags = {knob.name: given.pop(knob.name) for knob in KNOBS}
+        return command(**given, flags=flags)
+
+    return _resigned(wrapper, [*own, *made])
+
+
+def with_common(command: Callable[..., int | None]) -> Command:
+    """Adds --color and --verbose, which hold for the whole process."""
+    signature = inspect.signature(command, eval_str=True)
+    color = Annotated[
+        ColorMode,
+        typer.Option("--color", help="Colour the output; NO_COLOR and FORCE_COLOR count."),
+    ]
+    verbose = Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show the traceback of an error.")
+    ]
+    common = [
+        inspect.Parameter(
+            "color", inspect.Parameter.KEYWORD_ONLY, default="auto", annotation=color
+        ),
+        inspect.Parameter(
+            "verbose", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=verbose
+        ),
+    ]
+
+    @functools.wraps(command)
+    def wrapper(**given: Any) -> int | None:
+        TERMINAL.color = given.pop("color")
+        TERMINAL.verbose = given.pop("verbose")
+        return command(**given)
+
+    return _resigned(wrapper, [*signature.parameters.values(), *common])
+
+
+def _resigned(wrapper: Any, parameters: list[inspect.Parameter]) -> Command:
+    ordered = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+    wrapper.__signature__ = inspect.Signature(ordered, return_annotation=int | None)
+    wrapper.__annotations__ = {p.name: p.annotation for p in ordered}
+    del wrapper.__wrapped__
+    result: Command = wrapper
+    return result
+
+
+def _option(knob: Knob) -> inspect.Parameter:
+    if knob.kind == "bool":
+        kind: Any = bool | None
+        declared = typer.Option(
+            f"{knob.flag}/--no-{knob.key}", help=knob.help, rich_help_panel=knob.group,
+            show_default=False,
+        )  # fmt: skip
+    else:
+        kind = list[str] | None if knob.kind in ("list", "map") else str | None
+        declared = typer.Option(
+            knob.flag, help=f"{knob.help}{_notes(knob)}", metavar=_metavar(knob),
+            rich_help_panel=knob.group, show_default=False,
+        )  # fmt: skip
+    return inspect.Parameter(
+        knob.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[kind, declared],
+    )
+
+
+def _metavar(knob: Knob) -> str:
+    names: Mapping[str, str] = {
+        "int": "N", "float": "X", "str": "TEXT", "list": "TEXT", "map": "KEY=VALUE",
+    }  # fmt: skip
+    return "|".join(knob.choices) or names[knob.kind]
+
+
+def _notes(knob: Knob) -> str:
+    default = knob.unset if knob.default is None else knob.default
+    if knob.kind in ("list", "map"):
+        return ""
+    if knob.kind == "float":
+        default = f"{default:g}"
+    return f" [default: {default}]"

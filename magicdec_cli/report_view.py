@@ -1,0 +1,219 @@
+"""The report of a run for people: texts first, then the numbers, the verdict last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from magicdec.cli.bars import bar, rate
+from magicdec.cli.console import Symbols, printable, symbols
+from magicdec.cli.live_layout import PHASE_STYLES, settings_line
+from magicdec.cli.run_session import Outcome
+from magicdec.engine.report import RowReport, RunReport, Tally
+from magicdec.profiles.records import Losslessness, Speedup
+
+UNCHECKED_SAMPLING = (
+    "not checked: sampled text differs from run to run by design of rejection sampling; "
+    "what is guaranteed is the distribution"
+)
+MAX_TIES = 8
+
+
+def print_report(console: Console, outcome: Outcome) -> None:
+    """Writes everything that is known, for a finished as for an interrupted run."""
+    look = symbols(console)
+    report, baseline = outcome.report, outcome.baseline
+    shown = report if report.rows or baseline is None else baseline
+    for row in shown.rows:
+        console.print(_row_title(row, look), soft_wrap=True)
+        # Wrapped by the terminal alone: in a file the text keeps its own lines.
+        console.print(Text(printable(row.text)), soft_wrap=True)
+        console.print()
+    for part in _summary(outcome, report, baseline, console.width, look):
+        console.print(part)
+        console.print()
+    if baseline is not None:
+        console.print(_verdict(outcome, baseline, report, look))
+    if outcome.interrupted:
+        console.print(Text("interrupted: this is what was finished", "yellow"))
+
+
+def _row_title(row: RowReport, look: Symbols) -> Text:
+    title = Text(f"row {row.row}", "bold cyan")
+    reason = row.finish_reason or "unfinished"
+    title.append(f"  {row.document}", "bold")
+    title.append(
+        f"  {row.prompt_tokens:,} {look.arrow} {len(row.token_ids)} tokens {look.dot} {reason}",
+        "dim",
+    )
+    return title
+
+
+def _summary(
+    outcome: Outcome, report: RunReport, baseline: RunReport | None, width: int, look: Symbols
+) -> Iterator[RenderableType]:
+    width = min(width, 100)
+    yield _heading(outcome, look)
+    if report.num_spec_steps:
+        yield _acceptance(report, width, look)
+    yield _phases(report, baseline, look)
+    yield _speed(report, baseline, look)
+
+
+def _heading(outcome: Outcome, look: Symbols) -> RenderableType:
+    info = outcome.info
+    if info is None:
+        return Text("nothing was decoded yet", "dim")
+    line = Text(info.model, "bold")
+    line.append(f" {look.dot} {info.device} {info.dtype} {look.dot} {info.selector}", "dim")
+    for name, value in settings_line(info, look):
+        line.append(f"   {name} ", "dim").append(value, "bold")
+    if not outcome.memory:
+        return line
+    total = sum(size for _, size in outcome.memory)
+    parts = f" {look.dot} ".join(f"{name} {size_text(size)}" for name, size in outcome.memory)
+    return Group(line, Text(f"memory {size_text(total)}: {parts}", "dim"))
+
+
+def _acceptance(report: Tally, width: int, look: Symbols) -> RenderableType:
+    facts = Text("acceptance rate ", "dim").append(rate(report.acceptance_rate, 3), "bold green")
+    facts.append(
+        f" ({report.num_accepted_draft_tokens:,} of {report.num_draft_tokens:,} drafted)   ", "dim"
+    )
+    facts.append("mean length ", "dim").append(f"{report.mean_acceptance_length:.2f}", "bold")
+    facts.append(f" over {report.num_spec_steps:,} steps", "dim")
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(justify="right", style="dim")
+    grid.add_column(justify="right")
+    grid.add_column()
+    grid.add_column(justify="right", style="dim")
+    grid.add_column(justify="right")
+    grid.add_column()
+    cells = max((width - 34) // 2, 8)
+    positions = report.acceptance_rate_per_position
+    grid.add_row("by position", "", "", "  accepted per step", "", "")
+    for accepted, count in enumerate(report.histogram):
+        share = count / report.num_spec_steps
+        left: list[RenderableType] = ["", "", ""]
+        if accepted:
+            value = positions[accepted - 1]
+            left = [str(accepted), rate(value), bar(value, cells, "cyan", look)]
+        grid.add_row(*left, str(accepted), f"{share:.0%}", bar(share, cells, "green", look))
+    return Group(facts, Text(""), grid)
+
+
+def _phases(report: RunReport, baseline: RunReport | None, look: Symbols) -> RenderableType:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("phase")
+    runs = [("", report)] if baseline is None else [("plain ", baseline), ("spec ", report)]
+    for title, _ in runs:
+        for name in ("s", "ms/step", "share"):
+            table.add_column(f"{title}{name}", justify="right")
+    for name in ("prefill", *PHASE_STYLES):
+        cells: list[Text] = []
+        for _, run in runs:
+            seconds = getattr(run.phases, name)
+            cells += _phase_cells(seconds, run, name == "prefill")
+        table.add_row(Text(name, PHASE_STYLES.get(name, "")), *cells)
+    totals: list[Text] = []
+    for _, run in runs:
+        totals += _phase_cells(run.decode_seconds, run, False)
+    table.add_row(Text("decode", "bold"), *[Text(cell.plain, "bold") for cell in totals])
+    return table
+
+
+def _phase_cells(seconds: float, run: RunReport, prefill: bool) -> list[Text]:
+    if not seconds:
+        return [Text("-", "dim"), Text(""), Text("")]
+    cells = [Text(f"{seconds:.3f}")]
+    if prefill or not run.steps:
+        return [*cells, Text(""), Text("")]
+    cells.append(Text(f"{seconds / run.steps * 1e3:.2f}"))
+    return [*cells, Text(f"{seconds / run.decode_seconds:.0%}", "dim")]
+
+
+def _speed(report: RunReport, baseline: RunReport | None, look: Symbols) -> RenderableType:
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
+    for name in ("decoding", "tokens", "steps", "tokens/s", "TPOT ms", "KV read"):
+        table.add_column(name, justify="left" if name == "decoding" else "right")
+    runs = [("speculative" if report.num_spec_steps else "plain", report)]
+    if baseline is not None:
+        runs = [("plain", baseline), ("speculative", report)]
+    for name, run in runs:
+        speed, tpot, read = run.tokens_per_s, run.tpot_s, run.draft_entries_read
+        table.add_row(
+            Text(name, "bold"),
+            f"{run.decode_tokens:,}",
+            f"{run.steps:,}",
+            Text(f"{speed:,.1f}" if speed else "-", "bold"),
+            f"{tpot * 1e3:,.1f}" if tpot else "-",
+            f"{read:,.0f}" if read and run.num_spec_steps else "-",
+        )
+    return table
+
+
+def _verdict(
+    outcome: Outcome, baseline: RunReport, report: RunReport, look: Symbols
+) -> RenderableType:
+    lines: list[Text] = []
+    speedup = Speedup(baseline, report)
+    if speedup.decode is not None and speedup.end_to_end is not None:
+        line = Text("speedup  ", "dim")
+        for name, value in (("decode", speedup.decode), ("end to end", speedup.end_to_end)):
+            faster = value >= 1
+            mark, style = (look.up, "bold green") if faster else (look.down, "bold red")
+            line.append(f"{mark} {value:.2f}{look.times}", style).append(f" {name}   ", "dim")
+        line.append(f"(shared prefill {speedup.prefill_s:.2f} s)", "dim")
+        lines.append(line)
+    verdict = outcome.lossless
+    if verdict is not None:
+        lines += lossless_lines(verdict, report, outcome.settings.temperature > 0, look)
+    return Group(*lines)
+
+
+def lossless_lines(
+    verdict: Losslessness, report: RunReport, sampled: bool, look: Symbols
+) -> list[Text]:
+    """The verdict and, for a difference, where and by how much."""
+    label = Text("lossless ", "dim")
+    if not verdict.checked:
+        reason = UNCHECKED_SAMPLING if sampled else f"not checked: {verdict.reason}"
+        return [label.append(reason, "yellow")]
+    if verdict.identical:
+        tokens = sum(len(row.token_ids) for row in report.rows)
+        label.append(f"{look.check} identical", "bold green")
+        return [
+            label.append(f" to plain decoding, {tokens:,} tokens in {len(report.rows)} rows", "dim")
+        ]
+    if verdict.ok:
+        count = len(verdict.divergences)
+        label.append(f"{look.tie} {count} tie{'s' * (count > 1)}", "bold yellow")
+        label.append(", otherwise identical to plain decoding", "dim")
+    else:
+        label.append(f"{look.cross} FAILED", "bold red")
+        label.append(f" {verdict.reason}", "red")
+    lines = [label]
+    ranked = sorted(verdict.divergences, key=lambda d: (d.tie, d.row))
+    for d in ranked[:MAX_TIES]:
+        kind = "tie" if d.tie else "differs"
+        lines.append(
+            Text(
+                f"  row {d.row}, token {d.position}: {kind}, plain {d.plain_token}, speculative "
+                f"{d.speculative_token}, logit gap {d.gap:.2g} (rounding {d.tolerance:.2g})",
+                "" if d.tie else "red",
+            )
+        )
+    if len(ranked) > MAX_TIES:
+        lines.append(Text(f"  and {len(ranked) - MAX_TIES} more; --json lists all", "dim"))
+    return lines
+
+
+def size_text(size: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit in ("B", "kB", "MB") else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"

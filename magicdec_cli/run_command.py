@@ -1,0 +1,124 @@
+"""`magicdec run`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Any
+
+import typer
+
+from magicdec.cli.console import TERMINAL
+from magicdec.engine.config import DecodeConfig
+from magicdec.engine.errors import MagicdecError, require
+
+
+class LosslessnessError(MagicdecError):
+    """Speculative decoding gave other tokens than plain decoding, and it was not a tie."""
+
+    exit_code = 4
+
+
+INTERRUPTED = 130
+
+EPILOG = (
+    "Every option can also be set in the environment (--max-new-tokens as "
+    "MAGICDEC_MAX_NEW_TOKENS) and in ./magicdec.toml or the user's config.toml "
+    "(max-new-tokens = 64); `magicdec config show` names the source of each value."
+)
+
+
+def run(
+    docs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="DOC...", help="Text files, - for stdin, or builtin:pydoc.", show_default=False
+        ),
+    ] = None,
+    *,
+    compare: Annotated[
+        bool,
+        typer.Option(
+            "--compare",
+            help="Decode the same rows plainly first; report speedup and losslessness.",
+            rich_help_panel="Output",
+        ),
+    ] = False,
+    json: Annotated[
+        bool,
+        typer.Option("--json", help="Write one JSON document to stdout.", rich_help_panel="Output"),
+    ] = False,
+    quiet: Annotated[
+        bool,
+        typer.Option("--quiet", "-q", help="Show no progress.", rich_help_panel="Output"),
+    ] = False,
+    flags: dict[str, Any],
+) -> int | None:
+    """Continue long documents, drafting over a sparse part of the KV cache.
+
+    The output is exactly plain decoding's: every draft is verified over the whole cache.
+    """
+    from magicdec.cli.settings import resolve
+
+    settings = resolve(flags).settings
+    _check(settings.decode_config(), docs or [], compare)
+
+    # From here on imports cost tenths of seconds; what can be refused was refused before.
+    from magicdec.cli.progress import choose_display
+    from magicdec.cli.run_session import Outcome, run_session
+
+    outcome = Outcome(settings, compare)
+    try:
+        display = choose_display(quiet)
+        try:
+            run_session(outcome, docs or [], display)
+        finally:
+            display.close()
+    except KeyboardInterrupt:  # between the passes' own handler and here
+        outcome.interrupted = True
+    return _deliver(outcome, json)
+
+
+def _check(config: DecodeConfig, docs: list[str], compare: bool) -> None:
+    """Everything that can be known to fail without a model. Raises ConfigError."""
+    from magicdec.cli.documents import check_documents
+    from magicdec.engine.selectors.base import SELECTORS
+
+    SELECTORS.create(config.selector, config.selector_options)
+    require(
+        not compare or config.gamma > 0,
+        "--compare with gamma 0 would compare plain decoding with itself; add --gamma 3",
+    )
+    check_documents(docs)
+
+
+def _deliver(outcome: Any, json: bool) -> int | None:
+    from magicdec.cli.run_session import Outcome
+    from magicdec.profiles.records import run_record
+
+    assert isinstance(outcome, Outcome)
+    for warning in outcome.warnings:
+        TERMINAL.note(f"warning: {warning}")
+    if json:
+        from magicdec.cli.tables import print_json
+
+        config = dataclasses.asdict(outcome.settings)
+        print_json(
+            run_record(
+                outcome.report, env=outcome.env, config=config, interrupted=outcome.interrupted,
+                warnings=outcome.warnings, baseline=outcome.baseline, lossless=outcome.lossless,
+            )
+        )  # fmt: skip
+    else:
+        from magicdec.cli.report_view import print_report
+
+        print_report(TERMINAL.out, outcome)
+    if outcome.interrupted:
+        TERMINAL.note("interrupted")
+        return INTERRUPTED
+    verdict = outcome.lossless
+    if verdict is not None and not verdict.ok:
+        raise LosslessnessError(
+            f"speculative and plain decoding differ: {verdict.reason}; "
+            "please report it with the output of --json"
+        )
+    return None

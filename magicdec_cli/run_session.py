@@ -1,0 +1,96 @@
+"""Runs the passes of `magicdec run`; whatever happens, what is finished is kept."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from magicdec.cli.knobs import Settings
+from magicdec.cli.live_state import LiveState, RunInfo
+from magicdec.cli.progress import Display
+from magicdec.cli.session_api import Request, Session, make_requests, open_session
+from magicdec.engine.config import DecodeConfig
+from magicdec.engine.report import Recorder, RunReport
+from magicdec.profiles.records import Losslessness
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a run has so far; complete unless it was interrupted."""
+
+    settings: Settings
+    compare: bool
+    interrupted: bool = False
+    env: dict[str, object] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    memory: list[tuple[str, int]] = field(default_factory=list)
+    info: RunInfo | None = None
+    plain: Recorder = field(default_factory=Recorder)
+    main: Recorder = field(default_factory=Recorder)
+    lossless: Losslessness | None = None
+
+    @property
+    def report(self) -> RunReport:
+        return self.main.report()
+
+    @property
+    def baseline(self) -> RunReport | None:
+        return self.plain.report() if self.compare else None
+
+
+def run_session(outcome: Outcome, sources: Sequence[str], display: Display) -> None:
+    """Loads, prefills, decodes. Ctrl-C ends it early and marks the outcome."""
+    settings = outcome.settings
+    config = settings.decode_config()
+    try:
+        session = open_session(settings, display.loading)
+        outcome.env = session.environment()
+        outcome.warnings = tuple(session.warnings)
+        requests = make_requests(session, sources, settings, display.loading)
+        outcome.warnings = tuple(session.warnings)
+        outcome.memory = session.plan_memory(requests, config, settings.batch).lines()
+        outcome.info = _info(settings, outcome.env, requests)
+        if outcome.compare:
+            plain = dataclasses.replace(config, gamma=0)
+            _decode(session, requests, plain, outcome, "plain", display)
+        title = "speculative" if config.gamma else "plain"
+        _decode(session, requests, config, outcome, title, display)
+        if outcome.compare:
+            outcome.lossless = session.check(outcome.plain.report(), outcome.main.report())
+        outcome.warnings = tuple(session.warnings)
+    except KeyboardInterrupt:
+        outcome.interrupted = True
+
+
+def _decode(
+    session: Session, requests: Sequence[Request], config: DecodeConfig, outcome: Outcome,
+    title: str, display: Display,
+) -> None:  # fmt: skip
+    assert outcome.info is not None
+    first_of_two = outcome.compare and config.gamma == 0
+    recorder = outcome.plain if first_of_two else outcome.main
+    baseline = outcome.plain.tally() if outcome.compare and not first_of_two else None
+    state = LiveState(outcome.info, title, recorder, baseline)
+    display.begin(state)
+    for event in session.run(requests, config, batch=outcome.settings.batch):
+        recorder.add(event)
+        state.add(event)
+        display.event(event)
+
+
+def _info(settings: Settings, env: dict[str, object], requests: Sequence[Request]) -> RunInfo:
+    return RunInfo(
+        model=Path(settings.model).name or settings.model,
+        device=str(env.get("device", settings.device)),
+        dtype=str(env.get("dtype", settings.dtype)),
+        selector=settings.selector.rpartition(":")[2],
+        batch=settings.batch,
+        context=max(len(request.tokens) for request in requests),
+        budget=settings.budget,
+        gamma=settings.gamma,
+        temperature=settings.temperature,
+        rows=len(requests),
+        max_new_tokens=settings.max_new_tokens,
+    )

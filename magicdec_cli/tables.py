@@ -1,0 +1,68 @@
+"""Listings as table, JSON, Markdown or CSV."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Sequence
+from typing import Literal
+
+from magicdec.cli.console import TERMINAL
+
+Format = Literal["table", "json", "md", "csv"]
+Cell = str | int | float | bool | None | list[object] | dict[str, object]
+
+
+def print_listing(columns: Sequence[str], rows: Sequence[Sequence[Cell]], format: Format) -> None:
+    """Writes rows to stdout. JSON keeps types; the others show text, nothing for None."""
+    if format == "json":
+        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+        return
+    text = [[_text(cell) for cell in row] for row in rows]
+    if format == "csv":
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(text)
+    elif format == "md":
+        print("| " + " | ".join(columns) + " |")
+        print("|" + " --- |" * len(columns))
+        for line in text:
+            print("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |")
+    else:
+        _print_table(columns, text)
+
+
+def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for index, row in enumerate(rows):
+        cells = [Text(cell) for cell in row]
+        if cells and columns[0]:
+            cells[0].stylize("cyan")
+        table.add_row(*cells, end_section=index == len(rows) - 1)
+    TERMINAL.out.print(table)
+
+
+def print_json(document: object) -> None:
+    """Exactly one document on stdout, readable where the encoding allows it."""
+    utf8 = (sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf8")
+    json.dump(document, sys.stdout, indent=2, ensure_ascii=not utf8, default=str, allow_nan=False)
+    sys.stdout.write("\n")
+
+
+def _text(cell: Cell) -> str:
+    match cell:
+        case None:
+            return ""
+        case bool():
+            return str(cell).lower()
+        case list():
+            return ", ".join(str(item) for item in cell)
+        case dict():
+            return ", ".join(f"{key}={value}" for key, value in cell.items())
+    return str(cell)

@@ -1,0 +1,166 @@
+"""Records of runs as JSON-ready data. Metric names are vLLM's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from magicdec.engine.events import PHASES, PhaseTimes
+from magicdec.engine.report import RunReport, Tally
+
+RUN_SCHEMA = "magicdec.run/1"
+
+
+class Divergence(Protocol):
+    """The first token of a row in which speculative and plain decoding differ."""
+
+    @property
+    def row(self) -> int: ...
+    @property
+    def position(self) -> int: ...  # index into the row's generated tokens
+    @property
+    def plain_token(self) -> int: ...
+    @property
+    def speculative_token(self) -> int: ...
+    @property
+    def gap(self) -> float: ...  # between the two tokens' logits
+    @property
+    def tolerance(self) -> float: ...
+    @property
+    def tie(self) -> bool: ...  # gap <= tolerance
+
+
+class Losslessness(Protocol):
+    """Whether speculative decoding gave plain decoding's tokens."""
+
+    @property
+    def checked(self) -> bool: ...
+    @property
+    def identical(self) -> bool | None: ...
+    @property
+    def divergences(self) -> Sequence[Divergence]: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def ok(self) -> bool: ...
+
+
+class Speedup:
+    """Speculative against plain decoding of the same rows. None while either is unfinished.
+
+    Both share one prefill, which the plain run did first; it is counted once on each side.
+    """
+
+    def __init__(self, plain: RunReport, speculative: RunReport) -> None:
+        self.prefill_s = plain.phases.prefill
+        self.decode: float | None = None
+        self.end_to_end: float | None = None
+        if plain.finished and speculative.finished and speculative.decode_seconds:
+            before, after = plain.decode_seconds, speculative.decode_seconds
+            self.decode = before / after
+            self.end_to_end = (self.prefill_s + before) / (self.prefill_s + after)
+
+
+def run_record(
+    report: RunReport,
+    *,
+    env: Mapping[str, object],
+    config: Mapping[str, object],
+    interrupted: bool = False,
+    warnings: Sequence[str] = (),
+    baseline: RunReport | None = None,
+    lossless: Losslessness | None = None,
+) -> dict[str, Any]:
+    """The document of `run --json`. What was not measured is null, never 0.
+
+    With `baseline` (the plain run of --compare) come its numbers, the speedup and the verdict.
+    """
+    record: dict[str, Any] = {
+        "schema": RUN_SCHEMA,
+        "interrupted": interrupted,
+        "env": dict(env),
+        "config": dict(config),
+        "warnings": list(warnings),
+        "rows": _rows(report),
+        "phases_s": _phases(report.phases),
+        "speculative_decoding": {
+            "num_spec_steps": report.num_spec_steps,
+            "num_draft_tokens": report.num_draft_tokens,
+            "num_accepted_draft_tokens": report.num_accepted_draft_tokens,
+            "draft_acceptance_rate": report.acceptance_rate,
+            "mean_acceptance_length": report.mean_acceptance_length,
+            "acceptance_rate_per_position": list(report.acceptance_rate_per_position),
+            "accepted_per_step": list(report.histogram),
+            "draft_entries_read": report.draft_entries_read,
+        },
+        "decode": _decode(report),
+    }
+    if baseline is not None:
+        speedup = Speedup(baseline, report)
+        record["baseline"] = {
+            "decode": _decode(baseline),
+            "phases_s": _phases(baseline.phases),
+            "rows": _rows(baseline),
+        }
+        record["speedup"] = {
+            "decode": speedup.decode,
+            "end_to_end": speedup.end_to_end,
+            "shared_prefill_s": speedup.prefill_s,
+        }
+        record["lossless"] = _lossless(lossless)
+    return record
+
+
+def _rows(report: RunReport) -> list[dict[str, Any]]:
+    return [
+        {
+            "row": row.row,
+            "document": row.document,
+            "prompt_tokens": row.prompt_tokens,
+            "token_ids": list(row.token_ids),
+            "text": row.text,
+            "finish_reason": row.finish_reason,
+            "steps": row.steps,
+            "drafted": row.drafted,
+            "accepted": row.accepted,
+        }
+        for row in report.rows
+    ]
+
+
+def _phases(phases: PhaseTimes) -> dict[str, float]:
+    return {name: getattr(phases, name) for name in PHASES} | {"wall": phases.wall}
+
+
+def _decode(tally: Tally) -> dict[str, Any]:
+    return {
+        "steps": tally.steps,
+        "tokens": tally.decode_tokens,
+        "seconds": tally.decode_seconds,
+        "tokens_per_s": tally.tokens_per_s,
+        "tpot_ms": None if tally.tpot_s is None else tally.tpot_s * 1e3,
+    }
+
+
+def _lossless(verdict: Losslessness | None) -> dict[str, Any]:
+    if verdict is None:
+        return {
+            "checked": False, "identical": None, "ok": None, "first_divergence": None,
+            "divergences": [], "reason": "the run is not finished",
+        }  # fmt: skip
+    found = [
+        {
+            "row": d.row, "position": d.position, "plain_token": d.plain_token,
+            "speculative_token": d.speculative_token, "gap": d.gap, "tolerance": d.tolerance,
+            "tie": d.tie,
+        }
+        for d in verdict.divergences
+    ]  # fmt: skip
+    return {
+        "checked": verdict.checked,
+        "identical": verdict.identical,
+        "ok": verdict.ok,
+        "first_divergence": min(found, key=lambda d: d["position"]) if found else None,
+        "divergences": found,
+        "reason": verdict.reason,
+    }
