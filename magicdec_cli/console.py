@@ -57,7 +57,7 @@ def make_console(stream: TextIO, color: ColorMode) -> Console:
         if stream.isatty():
             depth = "truecolor" if "truecolor" in os.environ.get("COLORTERM", "") else "256"
         return Console(
-            file=stream, force_terminal=True, force_interactive=stream.isatty(),
+            file=stream, force_terminal=True, force_interactive=None if stream.isatty() else False,
             color_system=depth, no_color=False, highlight=False,
         )  # fmt: skip
     return Console(

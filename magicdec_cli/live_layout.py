@@ -11,12 +11,16 @@ from rich.text import Text
 from magicdec.cli.bars import bar, clock, rate
 from magicdec.cli.console import Symbols
 from magicdec.cli.live_state import LiveState, RunInfo, prefill_rate, prefill_seconds_left
+from magicdec.cli.number_lines import (
+    acceptance_lines,
+    count_lines,
+    phase_lines,
+    position_lines,
+    settings_line,
+)
 from magicdec.cli.row_text import ACCEPTED_STYLE, TARGET_STYLE
 from magicdec.engine.report import Tally
 
-PHASE_STYLES = {
-    "select": "yellow", "draft": "magenta", "verify": "blue", "commit": "cyan", "other": "white",
-}  # fmt: skip
 SMALLEST = (56, 14)  # columns and lines below which only the essentials are shown
 WIDE = 108
 
@@ -30,11 +34,17 @@ def draw(
     head = [_title(state, elapsed, symbols), _settings(state, width, symbols)]
     tally = state.recorder.tally()
     gamma = state.info.gamma
+    if state.prefill and not state.rows:
+        return Group(*head, _rows(state, width - 4, 3, symbols))
     inner = min(max(6, 3 + gamma), max(6, height // 3 - 2))
     rows_inner = height - len(head) - (inner + 2) - 2
-    wanted = max(len(state.rows), 1) * 6
-    body = _rows(state, width - 4, min(rows_inner, max(wanted, 4)), symbols)
+    body = _rows(state, width - 4, min(rows_inner, _lines_wanted(state.info, width)), symbols)
     return Group(*head, body, _numbers(state, tally, width, inner, symbols))
+
+
+def _lines_wanted(info: RunInfo, width: int) -> int:
+    """Enough for every row's whole output at about five characters a token."""
+    return max(min(info.rows, info.batch) * -(-info.max_new_tokens * 5 // width), 4)
 
 
 def _essentials(state: LiveState, elapsed: float, symbols: Symbols) -> Text:
@@ -74,14 +84,6 @@ def _settings(state: LiveState, width: int, symbols: Symbols) -> Table:
     return _sides(left, right)
 
 
-def settings_line(info: RunInfo, symbols: Symbols) -> list[tuple[str, str]]:
-    sampling = "greedy" if info.temperature == 0 else f"{info.temperature:g}"
-    return [
-        ("B", str(info.batch)), ("context", f"{info.context:,}"), ("budget", f"{info.budget:,}"),
-        (symbols.gamma, str(info.gamma)), ("T", sampling),
-    ]  # fmt: skip
-
-
 def _sides(left: Text, right: Text) -> Table:
     grid = Table.grid(expand=True)
     grid.add_column(ratio=1, no_wrap=True)
@@ -110,12 +112,13 @@ def _rows(state: LiveState, width: int, height: int, symbols: Symbols) -> Panel:
         text = row.text.lines(width - label - 1, room) or [Text()]
         for number, line in enumerate(text):
             mark = f"{index:>{label}} " if number == 0 else " " * (label + 1)
-            lines.append(Text(mark, "cyan" if not row.finish_reason else "dim").append_text(line))
+            style = "dim" if row.finish_reason else "cyan"
+            lines.append(Text.assemble((mark, style), line))
         if row.finish_reason and lines[-1].cell_len + len(row.finish_reason) + 2 <= width:
             lines[-1].append(f" {symbols.check}{row.finish_reason}", "dim")
     title = f"rows ({hidden} more not shown)" if hidden else "rows"
     panel = _panel(Group(*lines), title, height + 2, symbols)
-    if state.info.gamma and state.title != "plain":
+    if state.marked:
         panel.subtitle = Text.assemble(
             (" accepted from the draft ", ACCEPTED_STYLE),
             "  ",
@@ -129,7 +132,7 @@ def _prefill(state: LiveState, width: int, symbols: Symbols) -> Group:
     progress = state.prefill
     assert progress is not None
     share = progress.done / max(progress.total, 1)
-    line = Text(f"{progress.done:,} of {progress.total:,} tokens in the cache", "bold")
+    line = Text.assemble((f"{progress.done:,} of {progress.total:,} tokens in the cache", "bold"))
     if progress.reused:
         line.append(f", {progress.reused:,} of them copied", "dim")
     facts = [f"row {progress.row}", f"{share:.0%}"]
@@ -143,7 +146,7 @@ def _numbers(
     state: LiveState, tally: Tally, width: int, inner: int, symbols: Symbols
 ) -> RenderableType:
     grid = Table.grid(expand=True, padding=0)
-    speculative = state.title != "plain"
+    speculative = state.speculative
     columns = 3 if width >= WIDE and speculative else 2
     sizes = [width // columns] * (columns - 1)
     sizes.append(width - sum(sizes))
@@ -152,11 +155,12 @@ def _numbers(
     room = [size - 4 for size in sizes]
     cells: list[RenderableType] = []
     if not speculative:
-        note = Text("plain decoding first: the baseline. It drafts nothing, so there is nothing to "
-                    "accept or reject.", "dim")  # fmt: skip
+        about = "First the baseline, plain decoding. It" if state.info.gamma else "Plain decoding"
+        note = Text(f"{about} drafts nothing, so there is nothing to accept.", "dim")
         cells.append(_panel(note, "acceptance", inner + 2, symbols))
     elif columns == 3:
         lines = acceptance_lines(tally, room[0], symbols)
+        lines += count_lines(tally)
         cells.append(_panel(Group(*lines), "acceptance", inner + 2, symbols))
         positions = position_lines(tally, room[1], inner, symbols)
         cells.append(_panel(Group(*positions), "by position", inner + 2, symbols))
@@ -164,63 +168,7 @@ def _numbers(
         lines = acceptance_lines(tally, room[0], symbols)
         lines += position_lines(tally, room[0], inner - len(lines), symbols)
         cells.append(_panel(Group(*lines), "acceptance", inner + 2, symbols))
-    steps = phase_lines(state, tally, room[-1], inner, symbols)
+    steps = phase_lines(tally, state.baseline, room[-1], inner, symbols)
     cells.append(_panel(Group(*steps), "ms per step", inner + 2, symbols))
     grid.add_row(*cells)
     return grid
-
-
-def acceptance_lines(tally: Tally, width: int, symbols: Symbols) -> list[Text]:
-    lines = []
-    for name, value, style in (
-        ("now ", tally.recent_acceptance_rate, "green"), ("mean", tally.acceptance_rate, "green"),
-    ):  # fmt: skip
-        line = Text(f"{name} ", "dim").append(f"{rate(value):>4} ", "bold")
-        lines.append(line.append_text(bar(value or 0.0, width - 10, style, symbols)))
-    length = tally.mean_acceptance_length
-    line = Text("mean length ", "dim").append(f"{length:.2f}" if length else "-", "bold")
-    lines.append(line.append(" tokens per step", "dim"))
-    return lines
-
-
-def position_lines(tally: Tally, width: int, room: int, symbols: Symbols) -> list[Text]:
-    """One bar per draft position; what does not fit is listed on the last line."""
-    rates = tally.acceptance_rate_per_position
-    bars = len(rates) if len(rates) <= room else max(room - 1, 0)
-    lines = []
-    for place, value in enumerate(rates[:bars], start=1):
-        line = Text(f"{place:<4} ", "dim").append(f"{rate(value):>4} ")
-        lines.append(line.append_text(bar(value, width - 10, "cyan", symbols)))
-    if rates[bars:] and room > 0:
-        rest = Text(f"{bars + 1}+   ", "dim", no_wrap=True, overflow="ellipsis")
-        lines.append(rest.append(" ".join(rate(value) for value in rates[bars:])))
-    return lines
-
-
-def phase_lines(
-    state: LiveState, tally: Tally, width: int, inner: int, symbols: Symbols
-) -> list[Text]:
-    phases, steps = tally.phases, max(tally.steps, 1)
-    lines = []
-    for name, style in PHASE_STYLES.items():
-        seconds = getattr(phases, name)
-        share = seconds / phases.decode if phases.decode else 0.0
-        if seconds == 0 and name in ("select", "draft"):
-            continue  # plain decoding has neither; selection is known at the end of the run
-        line = Text(f"{name:<6} ", style).append_text(bar(share, width - 20, style, symbols))
-        lines.append(
-            line.append(f" {seconds / steps * 1e3:>7.2f}").append(f" {share:>4.0%}", "dim")
-        )
-    speed = tally.tokens_per_s
-    total = Text(f"{speed:,.1f}" if speed else "-", "bold").append(" tokens/s", "dim")
-    plain = state.baseline.tokens_per_s if state.baseline else None
-    if speed and plain:
-        better = speed >= plain
-        mark = symbols.up if better else symbols.down
-        total.append(
-            f"  {mark} {speed / plain:.2f}{symbols.times}", "bold green" if better else "bold red"
-        )
-        total.append(f" of plain's {plain:,.1f}", "dim")
-    total.no_wrap, total.overflow = True, "ellipsis"
-    lines = lines[: inner - 1] + [Text("")] * (inner - 1 - len(lines))
-    return [*lines, total]

@@ -16,6 +16,8 @@ from magicdec.engine.events import (
 )
 from magicdec.engine.report import Recorder, Tally
 
+PLAIN, SPECULATIVE = "plain", "speculative"  # titles of the two kinds of passes
+
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
@@ -51,6 +53,7 @@ class LiveState:
     baseline: Tally | None = None  # plain decoding of the same rows, when it came first
     prefill: PrefillProgress | None = None  # while it is going on
     rows: dict[int, RowState] = field(default_factory=dict)
+    marked: bool = False  # the rows' text tells the draft's tokens from the target's
 
     def add(self, event: Event) -> None:
         match event:
@@ -59,18 +62,23 @@ class LiveState:
             case RowStarted():
                 self.prefill = None
                 row = self.rows[event.row] = RowState()
-                row.text.add(event.text)
+                row.text.add(event.text, None)
                 row.tokens = 1
             case StepFinished():
                 self.prefill = None
                 for share in event.rows:
                     row = self.rows[share.row]
                     row.tokens += len(share.tokens)
-                    row.text.add(share.text, share.accepted_chars or 0)
+                    row.text.add(share.text, share.accepted_chars if share.drafted else None)
+                    self.marked |= share.drafted > 0 and share.accepted_chars is not None
             case RowFinished():
                 self.rows[event.row].finish_reason = event.finish_reason
             case RunFinished():
                 self.prefill = None
+
+    @property
+    def speculative(self) -> bool:
+        return self.title != PLAIN
 
     @property
     def tokens(self) -> int:

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from magicdec.cli.console import TERMINAL, ColorMode
-from magicdec.cli.knobs import KNOBS, Knob
+from magicdec.cli.knob import Knob
+from magicdec.cli.knobs import KNOBS
 
 Command = Callable[..., int | None]
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from magicdec.cli.bars import bar, rate
 from magicdec.cli.console import Symbols, printable, symbols
-from magicdec.cli.live_layout import PHASE_STYLES, settings_line
+from magicdec.cli.number_lines import PHASE_STYLES, position_lines, ratio_text, settings_line
 from magicdec.cli.run_session import Outcome
 from magicdec.engine.report import RowReport, RunReport, Tally
 from magicdec.profiles.records import Losslessness, Speedup
@@ -20,6 +20,7 @@ UNCHECKED_SAMPLING = (
     "what is guaranteed is the distribution"
 )
 MAX_TIES = 8
+MAX_BARS = 12
 
 
 def print_report(console: Console, outcome: Outcome) -> None:
@@ -42,7 +43,7 @@ def print_report(console: Console, outcome: Outcome) -> None:
 
 
 def _row_title(row: RowReport, look: Symbols) -> Text:
-    title = Text(f"row {row.row}", "bold cyan")
+    title = Text.assemble((f"row {row.row}", "bold cyan"))
     reason = row.finish_reason or "unfinished"
     title.append(f"  {row.document}", "bold")
     title.append(
@@ -57,6 +58,8 @@ def _summary(
 ) -> Iterator[RenderableType]:
     width = min(width, 100)
     yield _heading(outcome, look)
+    if not report.rows and not (baseline and baseline.rows):
+        return
     if report.num_spec_steps:
         yield _acceptance(report, width, look)
     yield _phases(report, baseline, look)
@@ -67,41 +70,38 @@ def _heading(outcome: Outcome, look: Symbols) -> RenderableType:
     info = outcome.info
     if info is None:
         return Text("nothing was decoded yet", "dim")
-    line = Text(info.model, "bold")
+    line = Text.assemble((info.model, "bold"))
     line.append(f" {look.dot} {info.device} {info.dtype} {look.dot} {info.selector}", "dim")
+    values = Text()
     for name, value in settings_line(info, look):
-        line.append(f"   {name} ", "dim").append(value, "bold")
-    if not outcome.memory:
-        return line
+        values.append(f"{name} ", "dim").append(f"{value}   ", "bold")
     total = sum(size for _, size in outcome.memory)
     parts = f" {look.dot} ".join(f"{name} {size_text(size)}" for name, size in outcome.memory)
-    return Group(line, Text(f"memory {size_text(total)}: {parts}", "dim"))
+    return Group(line, values, Text(f"memory {size_text(total)}: {parts}", "dim"))
 
 
 def _acceptance(report: Tally, width: int, look: Symbols) -> RenderableType:
-    facts = Text("acceptance rate ", "dim").append(rate(report.acceptance_rate, 3), "bold green")
+    facts = Text.assemble(("acceptance rate ", "dim")).append(
+        rate(report.acceptance_rate, 3), "bold green"
+    )
     facts.append(
         f" ({report.num_accepted_draft_tokens:,} of {report.num_draft_tokens:,} drafted)   ", "dim"
     )
     facts.append("mean length ", "dim").append(f"{report.mean_acceptance_length:.2f}", "bold")
     facts.append(f" over {report.num_spec_steps:,} steps", "dim")
-    grid = Table.grid(padding=(0, 1))
-    grid.add_column(justify="right", style="dim")
-    grid.add_column(justify="right")
-    grid.add_column()
-    grid.add_column(justify="right", style="dim")
-    grid.add_column(justify="right")
-    grid.add_column()
-    cells = max((width - 34) // 2, 8)
-    positions = report.acceptance_rate_per_position
-    grid.add_row("by position", "", "", "  accepted per step", "", "")
-    for accepted, count in enumerate(report.histogram):
-        share = count / report.num_spec_steps
-        left: list[RenderableType] = ["", "", ""]
-        if accepted:
-            value = positions[accepted - 1]
-            left = [str(accepted), rate(value), bar(value, cells, "cyan", look)]
-        grid.add_row(*left, str(accepted), f"{share:.0%}", bar(share, cells, "green", look))
+    half = (width - 3) // 2
+    positions = position_lines(report, half, MAX_BARS, look)
+    counts = [
+        Text.assemble(
+            (f"{accepted:<4} ", "dim"),
+            f"{count / report.num_spec_steps:>4.0%} ",
+            bar(count / report.num_spec_steps, half - 10, "green", look),
+        )
+        for accepted, count in enumerate(report.histogram[:MAX_BARS])
+    ]
+    grid = Table.grid(padding=(0, 3, 0, 0))
+    grid.add_row(Text("by position", "bold"), Text("accepted per step", "bold"))
+    grid.add_row(Group(*positions), Group(*counts))
     return Group(facts, Text(""), grid)
 
 
@@ -110,8 +110,8 @@ def _phases(report: RunReport, baseline: RunReport | None, look: Symbols) -> Ren
     table.add_column("phase")
     runs = [("", report)] if baseline is None else [("plain ", baseline), ("spec ", report)]
     for title, _ in runs:
-        for name in ("s", "ms/step", "share"):
-            table.add_column(f"{title}{name}", justify="right")
+        for name in (f"{title}s", "ms/step", "share"):
+            table.add_column(name, justify="right")
     for name in ("prefill", *PHASE_STYLES):
         cells: list[Text] = []
         for _, run in runs:
@@ -161,11 +161,9 @@ def _verdict(
     lines: list[Text] = []
     speedup = Speedup(baseline, report)
     if speedup.decode is not None and speedup.end_to_end is not None:
-        line = Text("speedup  ", "dim")
+        line = Text.assemble(("speedup  ", "dim"))
         for name, value in (("decode", speedup.decode), ("end to end", speedup.end_to_end)):
-            faster = value >= 1
-            mark, style = (look.up, "bold green") if faster else (look.down, "bold red")
-            line.append(f"{mark} {value:.2f}{look.times}", style).append(f" {name}   ", "dim")
+            line.append_text(ratio_text(value, look)).append(f" {name}   ", "dim")
         line.append(f"(shared prefill {speedup.prefill_s:.2f} s)", "dim")
         lines.append(line)
     verdict = outcome.lossless
@@ -178,7 +176,7 @@ def lossless_lines(
     verdict: Losslessness, report: RunReport, sampled: bool, look: Symbols
 ) -> list[Text]:
     """The verdict and, for a difference, where and by how much."""
-    label = Text("lossless ", "dim")
+    label = Text.assemble(("lossless ", "dim"))
     if not verdict.checked:
         reason = UNCHECKED_SAMPLING if sampled else f"not checked: {verdict.reason}"
         return [label.append(reason, "yellow")]
@@ -201,7 +199,7 @@ def lossless_lines(
         kind = "tie" if d.tie else "differs"
         lines.append(
             Text(
-                f"  row {d.row}, token {d.position}: {kind}, plain {d.plain_token}, speculative "
+                f"  row {d.row}, token {d.position}: {kind}, plain {d.plain_token}, spec "
                 f"{d.speculative_token}, logit gap {d.gap:.2g} (rounding {d.tolerance:.2g})",
                 "" if d.tie else "red",
             )

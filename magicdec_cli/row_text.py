@@ -10,9 +10,10 @@ from rich.text import Text
 
 from magicdec.cli.console import printable
 
-#: Not by colour alone: the draft's tokens are underlined, the target's are bold.
-ACCEPTED_STYLE = "underline green"
+#: Not by colour alone: what the target drew itself is bold.
+ACCEPTED_STYLE = "green"
 TARGET_STYLE = "bold"
+_STYLES = {True: ACCEPTED_STYLE, False: TARGET_STYLE, None: ""}
 _KEPT = 4000  # characters; more than any row's share of a screen
 _WORD = re.compile(r"\S+\s*|\s+")
 
@@ -22,9 +23,10 @@ class RowText:
 
     def __init__(self) -> None:
         self._text = ""
-        self._accepted: list[bool] = []
+        self._accepted: list[bool | None] = []  # of each character; None: not told
 
-    def add(self, text: str, accepted_chars: int = 0) -> None:
+    def add(self, text: str, accepted_chars: int | None) -> None:
+        """The first `accepted_chars` are the draft's, the rest the target's; None: not told."""
         shown: list[str] = []
         last = self._text[-1:]
         for index, char in enumerate(text):
@@ -32,7 +34,7 @@ class RowText:
             if char == " " and last in ("", " "):
                 continue
             shown.append(char)
-            self._accepted.append(index < accepted_chars)
+            self._accepted.append(None if accepted_chars is None else index < accepted_chars)
             last = char
         self._text += "".join(shown)
         if len(self._text) > 2 * _KEPT:
@@ -54,8 +56,7 @@ class RowText:
         text = Text(no_wrap=True, end="")
         for accepted, run in groupby(range(start, end), self._accepted.__getitem__):
             span = list(run)
-            style = ACCEPTED_STYLE if accepted else TARGET_STYLE
-            text.append(self._text[span[0] : span[-1] + 1], style)
+            text.append(self._text[span[0] : span[-1] + 1], _STYLES[accepted])
         text.rstrip()
         return text
 

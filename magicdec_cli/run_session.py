@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from magicdec.cli.knobs import Settings
-from magicdec.cli.live_state import LiveState, RunInfo
+from magicdec.cli.live_state import PLAIN, SPECULATIVE, LiveState, RunInfo
 from magicdec.cli.progress import Display
 from magicdec.cli.session_api import Request, Session, make_requests, open_session
 from magicdec.engine.config import DecodeConfig
@@ -54,8 +54,8 @@ def run_session(outcome: Outcome, sources: Sequence[str], display: Display) -> N
         outcome.info = _info(settings, outcome.env, requests)
         if outcome.compare:
             plain = dataclasses.replace(config, gamma=0)
-            _decode(session, requests, plain, outcome, "plain", display)
-        title = "speculative" if config.gamma else "plain"
+            _decode(session, requests, plain, outcome, PLAIN, display)
+        title = SPECULATIVE if config.gamma else PLAIN
         _decode(session, requests, config, outcome, title, display)
         if outcome.compare:
             outcome.lossless = session.check(outcome.plain.report(), outcome.main.report())

@@ -12,7 +12,8 @@ from typing import Any
 
 import platformdirs
 
-from magicdec.cli.knobs import KNOBS, Knob, Settings
+from magicdec.cli.knob import Knob
+from magicdec.cli.knobs import KNOBS, Settings
 from magicdec.engine.errors import ConfigError
 
 

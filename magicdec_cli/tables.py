@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import sys
 from collections.abc import Sequence
 from typing import Literal
@@ -51,8 +52,10 @@ def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def print_json(document: object) -> None:
     """Exactly one document on stdout, readable where the encoding allows it."""
     utf8 = (sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf8")
-    json.dump(document, sys.stdout, indent=2, ensure_ascii=not utf8, default=str, allow_nan=False)
-    sys.stdout.write("\n")
+    text = json.dumps(document, indent=2, ensure_ascii=not utf8, default=str, allow_nan=False)
+    # One line per array of numbers. Strings cannot match: JSON escapes their line breaks.
+    text = re.sub(r"\[\n[^\[\]{}\"]*\]", lambda found: _one_line(found[0]), text)
+    print(text)
 
 
 def _text(cell: Cell) -> str:
@@ -66,3 +69,7 @@ def _text(cell: Cell) -> str:
         case dict():
             return ", ".join(f"{key}={value}" for key, value in cell.items())
     return str(cell)
+
+
+def _one_line(array: str) -> str:
+    return "[" + ", ".join(item.strip() for item in array[1:-1].split(",")) + "]"

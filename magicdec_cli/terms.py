@@ -7,6 +7,8 @@ TERMS: dict[str, str] = {
     "context": "prompt tokens of a row, all of them in the full KV cache",
     "γ": "draft length: tokens drafted per step (--gamma)",
     "budget": "prompt KV entries a draft step may read (--budget)",
+    "T": "temperature of the sampling; greedy at 0 (--temperature)",
+    "memory": "forecast of what the run allocates",
     "selector": "the rule that chooses those entries (--selector)",
     "step": "draft γ tokens over the selected entries, verify them in one pass over the full cache",
     "drafted": "draft tokens that were proposed and verified",
