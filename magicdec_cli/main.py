@@ -81,7 +81,7 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
     except MagicdecError as error:
         return _failed(str(error), error.exit_code, error)
     except TyperException as error:
-        return _failed(error.format_message(), error.exit_code, error)
+        return _failed(_usage(error.format_message()), error.exit_code, error)
     except (KeyboardInterrupt, typer.Abort):
         return _failed("interrupted", INTERRUPTED, None)
     except BrokenPipeError:
@@ -93,8 +93,14 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
         return _failed(f"{type(error).__name__}: {message}; -v shows where", 1, error)
 
 
+def _usage(message: str) -> str:
+    """A usage error on one line; a help page, which a bare group answers with, as it is."""
+    if message.startswith("Usage:"):
+        return message
+    return " ".join(message.split()).replace(": Value error, ", ": ")
+
+
 def _failed(message: str, code: int, error: BaseException | None) -> int:
-    # A group called without a command answers with its help page.
     TERMINAL.note(message if message.startswith("Usage:") else f"magicdec: {message}")
     if error is not None and TERMINAL.verbose:
         import traceback

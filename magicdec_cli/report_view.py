@@ -159,7 +159,7 @@ def _verdict(
     outcome: Outcome, baseline: RunReport, report: RunReport, look: Symbols
 ) -> RenderableType:
     lines: list[Text] = []
-    speedup = Speedup(baseline, report)
+    speedup = Speedup.of(baseline, report)
     if speedup.decode is not None and speedup.end_to_end is not None:
         line = Text.assemble(("speedup  ", "dim"))
         for name, value in (("decode", speedup.decode), ("end to end", speedup.end_to_end)):

@@ -83,12 +83,12 @@ def _check(config: DecodeConfig, docs: list[str], compare: bool) -> None:
     from magicdec.cli.documents import check_documents
     from magicdec.engine.selectors.base import SELECTORS
 
-    SELECTORS.create(config.selector, config.selector_options)
+    check_documents(docs)
     require(
         not compare or config.gamma > 0,
         "--compare with gamma 0 would compare plain decoding with itself; add --gamma 3",
     )
-    check_documents(docs)
+    SELECTORS.create(config.selector, config.selector_options)
 
 
 def _deliver(outcome: Any, json: bool) -> int | None:

@@ -35,8 +35,8 @@ TERMS: dict[str, str] = {
     "TPOT": "time per output token: a row's time after its first token / its tokens after it, "
     "mean over rows",
     "KV read": "KV entries one draft step reads per row, on average",
-    "speedup, decode": "decode seconds of plain decoding / those of speculative decoding, "
-    "same rows and tokens",
+    "speedup, decode": "decode seconds of plain decoding / those of speculative decoding, for the "
+    "same rows and number of tokens",
     "speedup, end to end": "the same with the prefill, which both share, added to both sides",
     "lossless": "greedy: the speculative tokens equal plain decoding's; a difference is a tie when "
     "the logits of the two tokens are closer than the precision's rounding, else it is a failure",

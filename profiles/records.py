@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from magicdec.engine.events import PHASES, PhaseTimes
@@ -45,20 +46,23 @@ class Losslessness(Protocol):
     def ok(self) -> bool: ...
 
 
+@dataclass(frozen=True, slots=True)
 class Speedup:
-    """Speculative against plain decoding of the same rows. None while either is unfinished.
+    """Speculative against plain decoding of the same rows. None while either is unfinished."""
 
-    Both share one prefill, which the plain run did first; it is counted once on each side.
-    """
+    decode: float | None
+    end_to_end: float | None
+    prefill_s: float  # shared: the plain run did it first, and it counts once on each side
 
-    def __init__(self, plain: RunReport, speculative: RunReport) -> None:
-        self.prefill_s = plain.phases.prefill
-        self.decode: float | None = None
-        self.end_to_end: float | None = None
-        if plain.finished and speculative.finished and speculative.decode_seconds:
-            before, after = plain.decode_seconds, speculative.decode_seconds
-            self.decode = before / after
-            self.end_to_end = (self.prefill_s + before) / (self.prefill_s + after)
+    @classmethod
+    def of(cls, plain: RunReport, speculative: RunReport) -> Speedup:
+        """Compares times for the same number of tokens; sampled rows may end at another one."""
+        prefill, after = plain.phases.prefill, speculative.decode_seconds
+        comparable = plain.finished and speculative.finished
+        if not (comparable and plain.decode_tokens and speculative.decode_tokens and after):
+            return cls(None, None, prefill)
+        before = plain.decode_seconds * speculative.decode_tokens / plain.decode_tokens
+        return cls(before / after, (prefill + before) / (prefill + after), prefill)
 
 
 def run_record(
@@ -96,7 +100,7 @@ def run_record(
         "decode": _decode(report),
     }
     if baseline is not None:
-        speedup = Speedup(baseline, report)
+        speedup = Speedup.of(baseline, report)
         record["baseline"] = {
             "decode": _decode(baseline),
             "phases_s": _phases(baseline.phases),
