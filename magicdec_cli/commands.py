@@ -96,7 +96,9 @@ def models_list(format: FormatOption = "table") -> None:
 
 
 def models_pull(
-    alias: Annotated[str, typer.Argument(metavar="ALIAS", help="A name of `magicdec models list`.")],
+    alias: Annotated[
+        str, typer.Argument(metavar="ALIAS", help="A name of `magicdec models list`.")
+    ],
 ) -> None:
     """Fetch a model into the cache and print where it lies."""
     from magicdec.cli.progress import choose_display

@@ -91,6 +91,8 @@ class Symbols:
     rule: str = "─"
     up: str = "▲"
     down: str = "▼"
+    ellipsis: str = "…"
+    overflow: Literal["ellipsis", "crop"] = "ellipsis"  # rich's ellipsis is not ASCII
 
 
 ASCII = Symbols(

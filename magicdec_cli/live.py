@@ -35,7 +35,7 @@ class LiveDisplay:
         self._live.start()
 
     def loading(self, what: str, share: float | None) -> None:
-        line = Text(f"{what} ", no_wrap=True, overflow="ellipsis")
+        line = Text(f"{what} ", no_wrap=True, overflow=self._symbols.overflow)
         if share is not None:
             line.append_text(bar(share, 24, "green", self._symbols)).append(f" {share:.0%}", "dim")
         self._frame(lambda: line)

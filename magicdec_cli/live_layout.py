@@ -31,7 +31,7 @@ def draw(
     """At most `height` lines of `width` cells."""
     if width < SMALLEST[0] or height < SMALLEST[1]:
         return _essentials(state, elapsed, symbols)
-    head = [_title(state, elapsed, symbols), _settings(state, width, symbols)]
+    head = [_title(state, elapsed, width, symbols), _settings(state, width, symbols)]
     tally = state.recorder.tally()
     gamma = state.info.gamma
     if state.prefill and not state.rows:
@@ -56,23 +56,28 @@ def _essentials(state: LiveState, elapsed: float, symbols: Symbols) -> Text:
         parts += [f"{state.share:.0%}", f"{tally.tokens_per_s or 0:.1f} tok/s"]
         if tally.acceptance_rate is not None:
             parts.append(f"acc {rate(tally.acceptance_rate)}")
-    return Text(f" {symbols.dot} ".join(parts), no_wrap=True, overflow="ellipsis")
+    return Text(f" {symbols.dot} ".join(parts), no_wrap=True, overflow=symbols.overflow)
 
 
-def _title(state: LiveState, elapsed: float, symbols: Symbols) -> Table:
+def _title(state: LiveState, elapsed: float, width: int, symbols: Symbols) -> Table:
     info = state.info
-    left = Text(no_wrap=True, overflow="ellipsis")
+    left = Text(no_wrap=True, overflow=symbols.overflow)
     left.append(" magicdec ", "bold reverse")
-    left.append(f" {info.model}", "bold")
-    left.append(f" {symbols.dot} {info.device} {info.dtype} {symbols.dot} {info.selector}", "dim")
+    rest = f" {symbols.dot} {info.device} {info.dtype} {symbols.dot} {info.selector}"
+    room = max(width - len(rest) - 34, 8)  # 34: the label, the title and the clock
+    name = info.model
+    if len(name) > room:
+        name = name[: room - len(symbols.ellipsis)] + symbols.ellipsis
+    left.append(f" {name}", "bold")
+    left.append(rest, "dim")
     right = Text(no_wrap=True)
     right.append(state.title, "bold")
     right.append(f"  {clock(elapsed)} ", "dim")
-    return _sides(left, right)
+    return _sides(left, right, symbols)
 
 
 def _settings(state: LiveState, width: int, symbols: Symbols) -> Table:
-    left = Text(no_wrap=True, overflow="ellipsis")
+    left = Text(no_wrap=True, overflow=symbols.overflow)
     for name, value in settings_line(state.info, symbols):
         left.append(f" {name} ", "dim")
         left.append(f"{value} ", "bold")
@@ -81,13 +86,13 @@ def _settings(state: LiveState, width: int, symbols: Symbols) -> Table:
         done = sum(1 for row in state.rows.values() if row.finish_reason)
         right.append_text(bar(state.share, 10 if width < WIDE else 24, "green", symbols))
         right.append(f" {done}/{state.info.rows} rows ", "dim")
-    return _sides(left, right)
+    return _sides(left, right, symbols)
 
 
-def _sides(left: Text, right: Text) -> Table:
+def _sides(left: Text, right: Text, symbols: Symbols) -> Table:
     grid = Table.grid(expand=True)
-    grid.add_column(ratio=1, no_wrap=True)
-    grid.add_column(justify="right", no_wrap=True)
+    grid.add_column(ratio=1, no_wrap=True, overflow=symbols.overflow)
+    grid.add_column(justify="right", no_wrap=True, overflow=symbols.overflow)
     grid.add_row(left, right)
     return grid
 

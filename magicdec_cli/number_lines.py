@@ -56,7 +56,9 @@ def position_lines(tally: Tally, width: int, room: int, symbols: Symbols) -> lis
     if rates[bars:] and room > 0:
         rest = " ".join(rate(value) for value in rates[bars:])
         lines.append(
-            Text.assemble((f"{f'{bars + 1}+':<4} ", "dim"), rest, no_wrap=True, overflow="ellipsis")
+            Text.assemble(
+                (f"{f'{bars + 1}+':<4} ", "dim"), rest, no_wrap=True, overflow=symbols.overflow
+            )
         )
     return lines
 
@@ -81,7 +83,7 @@ def phase_lines(
     plain = baseline.tokens_per_s if baseline else None
     if speed and plain:
         total.append("  ").append_text(ratio_text(speed / plain, symbols)).append(" plain", "dim")
-    total.no_wrap, total.overflow = True, "ellipsis"
+    total.no_wrap, total.overflow = True, symbols.overflow
     lines = lines[: room - 1] + [Text("")] * (room - 1 - len(lines))
     return [*lines, total]
 

@@ -1,0 +1,120 @@
+"""selectors, models, terms and doctor in every format."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from magicdec.cli.main import run_command_line
+from magicdec.engine.errors import ModelError
+from magicdec.engine.selectors.base import SELECTORS, KVSelector
+
+
+@dataclass
+class Sparse(KVSelector):
+    """Keeps a few positions.
+
+    More about it.
+    """
+
+    sinks: int = 4
+    shape: str = "a|b"
+
+    def select(self, keys: object, queries: object, budget: int) -> object:  # type: ignore[override]
+        raise NotImplementedError
+
+
+@pytest.fixture
+def two_selectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(name: str) -> type[KVSelector]:
+        if name == "broken":
+            raise ImportError("no module named 'gone'")
+        return Sparse
+
+    monkeypatch.setattr(SELECTORS, "names", lambda: ["sparse", "broken"])
+    monkeypatch.setattr(SELECTORS, "load", load)
+
+
+def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert run_command_line(arguments) == 0
+    return capsys.readouterr().out
+
+
+def test_selectors_with_options_and_a_broken_plugin(
+    two_selectors: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sparse, broken = json.loads(output(capsys, "selectors", "--format", "json"))
+    assert sparse == {
+        "name": "sparse", "keeps": "Keeps a few positions.",
+        "options": ["sinks: int = 4", "shape: str = 'a|b'"],
+    }  # fmt: skip
+    assert broken["keeps"] == "cannot be loaded: ImportError: no module named 'gone'"
+
+
+def test_the_other_formats(two_selectors: None, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = list(csv.DictReader(io.StringIO(output(capsys, "selectors", "--format", "csv"))))
+    assert rows[0]["options"] == "sinks: int = 4, shape: str = 'a|b'"
+    markdown = output(capsys, "selectors", "--format", "md").splitlines()
+    assert markdown[0] == "| name | keeps | options |" and markdown[1] == "| --- | --- | --- |"
+    assert r"'a\|b'" in markdown[2]
+    table = output(capsys, "selectors")
+    assert "Keeps a few positions." in table and "\x1b" not in table
+
+
+def test_installed_selectors_can_all_be_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    for row in json.loads(output(capsys, "selectors", "--format", "json")):
+        assert not row["keeps"].startswith("cannot be loaded")
+
+
+@pytest.fixture
+def models(monkeypatch: pytest.MonkeyPatch) -> None:
+    def pull(alias: str, *, progress: object) -> Path:
+        if alias != "tiny":
+            raise ModelError(f"no model is called {alias!r}; choose from tiny, large")
+        return Path("/cache/tiny")
+
+    def info(alias: str, path: Path | None) -> SimpleNamespace:
+        return SimpleNamespace(
+            alias=alias, description="A model.", licence="Apache-2.0", source="somewhere",
+            parameters=134_515_008, path=path, size_bytes=88_202_080,
+        )  # fmt: skip
+
+    module = ModuleType("magicdec.engine.loading.opening")
+    module.list_models = lambda: [info("tiny", Path("/cache/tiny")), info("large", None)]  # type: ignore[attr-defined]
+    module.pull = pull  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+
+def test_models_list(models: None, capsys: pytest.CaptureFixture[str]) -> None:
+    tiny, large = json.loads(output(capsys, "models", "list", "--format", "json"))
+    assert (tiny["parameters"], tiny["size"], tiny["path"]) == (
+        134_515_008, 88_202_080, "/cache/tiny",
+    )  # fmt: skip
+    assert large["path"] is None
+    markdown = output(capsys, "models", "list", "--format", "md")
+    assert "| 135 M | 88 MB |" in markdown and "not pulled" in markdown
+
+
+def test_models_pull(models: None, capsys: pytest.CaptureFixture[str]) -> None:
+    assert output(capsys, "models", "pull", "tiny") == "/cache/tiny\n"
+    assert run_command_line(["models", "pull", "huge"]) == 3
+    captured = capsys.readouterr()
+    assert captured.out == "" and "choose from tiny, large" in captured.err
+
+
+def test_doctor_names_what_would_be_used(capsys: pytest.CaptureFixture[str]) -> None:
+    found = {
+        row["what"]: row["value"]
+        for row in json.loads(output(capsys, "doctor", "--format", "json"))
+    }
+    assert {"magicdec", "torch", "python", "device", "threads", "cores", "memory", "cache"} <= set(
+        found
+    )
+    assert found["device"].startswith(("cpu", "cuda"))
