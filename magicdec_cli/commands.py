@@ -84,14 +84,14 @@ def models_list(format: FormatOption = "table") -> None:
     exact = format in ("json", "csv")
     rows: list[list[Cell]] = []
     for model in list_models():
-        size: Cell = model.size_bytes if exact else size_text(model.size_bytes)
         count: Cell = model.parameters if exact else f"{model.parameters / 1e6:,.0f} M"
-        where = str(model.path) if model.path else None
+        size: Cell = model.bytes_on_disk if exact else size_text(model.bytes_on_disk)
+        where = str(model.cached) if model.cached else None
         rows.append([
-            model.alias, model.description, count, size, model.licence, model.source,
-            where if exact or where else "not pulled",
+            model.alias, model.description, count, model.licence, model.source,
+            size if exact or where else None, where if exact or where else "not pulled",
         ])  # fmt: skip
-    columns = ["alias", "description", "parameters", "size", "licence", "source", "path"]
+    columns = ["alias", "description", "parameters", "licence", "source", "size", "path"]
     print_listing(columns, rows, format)
 
 

@@ -98,6 +98,7 @@ class Symbols:
 ASCII = Symbols(
     gamma="gamma", dot="-", times="x", check="ok", cross="FAIL", tie="~", arrow="->", full="#",
     empty=".", parts=" ", rule="-", up="^", down="v",
+    ellipsis="..", overflow="crop",
 )  # fmt: skip
 
 

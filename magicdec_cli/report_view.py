@@ -192,21 +192,21 @@ def lossless_lines(
         label.append(", otherwise identical to plain decoding", "dim")
     else:
         label.append(f"{look.cross} FAILED", "bold red")
-        label.append(f" {verdict.reason}", "red")
+        label.append(": tokens differ by more than rounding", "red")
     lines = [label]
     ranked = sorted(verdict.divergences, key=lambda d: (d.tie, d.row))
     for d in ranked[:MAX_TIES]:
-        kind = "tie" if d.tie else "differs"
-        lines.append(
-            Text(
-                f"  row {d.row}, token {d.position}: {kind}, plain {d.plain_token}, spec "
-                f"{d.speculative_token}, logit gap {d.gap:.2g} (rounding {d.tolerance:.2g})",
-                "" if d.tie else "red",
-            )
-        )
+        kind, style = ("tie", "") if d.tie else ("differs", "red")
+        tokens = f"plain {_token(d.plain_token)}, spec {_token(d.speculative_token)}"
+        gap = f"logit gap {d.gap:.2g} (rounding {d.tolerance:.2g})"
+        lines.append(Text(f"  row {d.row}, token {d.position}: {kind}, {tokens}, {gap}", style))
     if len(ranked) > MAX_TIES:
         lines.append(Text(f"  and {len(ranked) - MAX_TIES} more; --json lists all", "dim"))
     return lines
+
+
+def _token(token: int | None) -> str:
+    return "ended" if token is None else str(token)
 
 
 def size_text(size: float) -> str:

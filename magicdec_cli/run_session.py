@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from magicdec.cli import session_api
 from magicdec.cli.knobs import Settings
 from magicdec.cli.live_state import PLAIN, SPECULATIVE, LiveState, RunInfo
 from magicdec.cli.progress import Display
-from magicdec.cli.session_api import Request, Session, make_requests, open_session
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.report import Recorder, RunReport
 from magicdec.profiles.records import Losslessness
@@ -41,46 +41,49 @@ class Outcome:
 
 
 def run_session(outcome: Outcome, sources: Sequence[str], display: Display) -> None:
-    """Loads, prefills, decodes. Ctrl-C ends it early and marks the outcome."""
+    """Reads, loads, prefills, decodes. Ctrl-C ends it early and marks the outcome."""
     settings = outcome.settings
     config = settings.decode_config()
     try:
-        session = open_session(settings, display.loading)
+        session = session_api.open_session(sources, settings, display.loading)
         outcome.env = session.environment()
-        outcome.warnings = tuple(session.warnings)
-        requests = make_requests(session, sources, settings, display.loading)
-        outcome.warnings = tuple(session.warnings)
-        outcome.memory = session.plan_memory(requests, config, settings.batch).lines()
+        requests = session.requests()
+        outcome.warnings = tuple(session.warnings())
+        outcome.memory = session.memory()
         outcome.info = _info(settings, outcome.env, requests)
         if outcome.compare:
             plain = dataclasses.replace(config, gamma=0)
-            _decode(session, requests, plain, outcome, PLAIN, display)
+            _decode(session, plain, outcome, PLAIN, display)
         title = SPECULATIVE if config.gamma else PLAIN
-        _decode(session, requests, config, outcome, title, display)
+        _decode(session, config, outcome, title, display)
         if outcome.compare:
             outcome.lossless = session.check(outcome.plain.report(), outcome.main.report())
-        outcome.warnings = tuple(session.warnings)
     except KeyboardInterrupt:
         outcome.interrupted = True
 
 
 def _decode(
-    session: Session, requests: Sequence[Request], config: DecodeConfig, outcome: Outcome,
-    title: str, display: Display,
-) -> None:  # fmt: skip
+    session: session_api.Session,
+    config: DecodeConfig,
+    outcome: Outcome,
+    title: str,
+    display: Display,
+) -> None:
     assert outcome.info is not None
     first_of_two = outcome.compare and config.gamma == 0
     recorder = outcome.plain if first_of_two else outcome.main
     baseline = outcome.plain.tally() if outcome.compare and not first_of_two else None
     state = LiveState(outcome.info, title, recorder, baseline)
     display.begin(state)
-    for event in session.run(requests, config, batch=outcome.settings.batch):
+    for event in session.run(config):
         recorder.add(event)
         state.add(event)
         display.event(event)
 
 
-def _info(settings: Settings, env: dict[str, object], requests: Sequence[Request]) -> RunInfo:
+def _info(
+    settings: Settings, env: dict[str, object], requests: Sequence[session_api.Request]
+) -> RunInfo:
     return RunInfo(
         model=Path(settings.model).name or settings.model,
         device=str(env.get("device", settings.device)),

@@ -20,9 +20,9 @@ class Divergence(Protocol):
     @property
     def position(self) -> int: ...  # index into the row's generated tokens
     @property
-    def plain_token(self) -> int: ...
+    def plain_token(self) -> int | None: ...  # None: that output had ended
     @property
-    def speculative_token(self) -> int: ...
+    def speculative_token(self) -> int | None: ...
     @property
     def gap(self) -> float: ...  # between the two tokens' logits
     @property

@@ -1,4 +1,4 @@
-"""A session without a model: stands in for magicdec.engine.session in command line tests.
+"""A session without a model: stands in for an opened model in command line tests.
 
 Run as a script it is `magicdec` with the fake installed; FAKE_DELAY is the seconds of one step and
 FAKE_SCENE changes what happens (see `FakeSession`).
@@ -16,8 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from magicdec.cli import session_api
+from magicdec.cli.knobs import Settings
 from magicdec.engine.config import DecodeConfig
-from magicdec.engine.errors import ModelError, OutOfMemoryError
+from magicdec.engine.errors import ConfigError, ModelError, OutOfMemoryError
 from magicdec.engine.events import (
     Event,
     PhaseTimes,
@@ -59,11 +61,6 @@ class FakeRequest:
     row: int
 
 
-class FakeForecast:
-    def lines(self) -> list[tuple[str, int]]:
-        return [("weights", 538_000_000), ("full cache", 720_000_000), ("draft cache", 46_000_000)]
-
-
 @dataclass(frozen=True)
 class FakeDivergence:
     row: int = 1
@@ -89,51 +86,51 @@ class FakeLosslessness:
 
 @dataclass
 class FakeSession:
-    """Scenes: tie, differs, interrupt-load, interrupt-plain, interrupt, memory, model, crash."""
+    """Scenes: tie, differs, interrupt-load, interrupt-plain, interrupt, document, memory, model,
+    crash.
+    """
 
     scene: str = ""
     delay: float = 0.0
-    warnings: list[str] = field(default_factory=list)
-    opened_with: dict[str, Any] = field(default_factory=dict)
-    requested_with: dict[str, Any] = field(default_factory=dict)
+    sources: list[str] = field(default_factory=list)
+    settings: Settings | None = None  # None: it was not opened
     configs: list[DecodeConfig] = field(default_factory=list)
 
-    def open(self, model: str, **given: Any) -> FakeSession:
-        self.opened_with = {"model": model, **given}
+    def open(
+        self, sources: Sequence[str], settings: Settings, progress: Callable[..., None]
+    ) -> FakeSession:
+        self.sources, self.settings = list(sources), settings
         for percent in range(0, 101, 20):
-            given["progress"](f"loading {model}", percent / 100)
+            progress(f"loading {settings.model}", percent / 100)
             time.sleep(self.delay)
-        if self.scene == "interrupt-load":
-            raise KeyboardInterrupt
-        if self.scene == "model":
-            raise ModelError(f"no model is called {model!r}; see magicdec models list")
-        if self.scene == "crash":
-            raise RuntimeError("the weights\nhave fallen over")
-        self.warnings = ["a context of 4,000 tokens is beyond the 2,048 the model was trained on"]
+        match self.scene:
+            case "interrupt-load":
+                raise KeyboardInterrupt
+            case "document":
+                raise ConfigError("there is no file 'missing.txt'; give a text file")
+            case "model":
+                raise ModelError(f"no model {settings.model!r}; check the spelling")
+            case "crash":
+                raise RuntimeError("the weights\nhave fallen over")
         return self
 
-    def requests(
-        self,
-        sources: Sequence[str],
-        *,
-        on_progress: Callable[[str, float | None], None],
-        **given: Any,
-    ) -> list[FakeRequest]:
-        self.requested_with = {"sources": list(sources), **given}
-        on_progress("tokenising", None)
-        context = given["context"] or 1000
-        rows = max(given["batch"], len(sources))
-        return [
-            FakeRequest(Path(sources[i % len(sources)]).name, (0,) * (context - i), i)
+    def requests(self) -> list[FakeRequest]:
+        assert self.settings is not None
+        context = self.settings.context or 1000
+        rows = max(self.settings.batch, len(self.sources))
+        self._requests = [
+            FakeRequest(Path(self.sources[i % len(self.sources)]).name, (0,) * (context - i), i)
             for i in range(rows)
         ]
+        return self._requests
 
-    def plan_memory(
-        self, requests: Sequence[FakeRequest], config: DecodeConfig, batch: int
-    ) -> FakeForecast:
+    def warnings(self) -> list[str]:
+        return ["a context of 4,000 tokens is beyond the 2,048 the model was trained on"]
+
+    def memory(self) -> list[tuple[str, int]]:
         if self.scene == "memory":
             raise OutOfMemoryError("needs 12 GB, 4 GB are free; batch 2 at context 4000 fits")
-        return FakeForecast()
+        return [("weights", 538_000_000), ("full cache", 720_000_000), ("draft cache", 46_000_000)]
 
     def environment(self) -> dict[str, object]:
         return {"device": "cpu", "dtype": "float32", "attention": "sdpa", "threads": 2}
@@ -145,14 +142,13 @@ class FakeSession:
             return FakeLosslessness(True, False, (FakeDivergence(),))
         if self.scene == "differs":
             found = (FakeDivergence(), FakeDivergence(0, 3, 11, 12, 4.5, 0.016, False))
-            return FakeLosslessness(True, False, found, "row 0 differs at token 3")
+            return FakeLosslessness(True, False, found)
         return FakeLosslessness(identical=all(
             a.token_ids == b.token_ids for a, b in zip(plain.rows, speculative.rows, strict=True)
         ))  # fmt: skip
 
-    def run(
-        self, requests: Sequence[FakeRequest], config: DecodeConfig, *, batch: int
-    ) -> Iterator[Event]:
+    def run(self, config: DecodeConfig) -> Iterator[Event]:
+        requests = self._requests
         self.configs.append(config)
         yield from self._prefill(requests, shared=len(self.configs) > 1)
         for request in requests:
@@ -226,9 +222,7 @@ def _phases(gamma: int, dice: random.Random) -> PhaseTimes:
 
 def install(session: FakeSession) -> None:
     """Makes `session` what the command line opens, and SELECTOR a selector that exists."""
-    fake = types.ModuleType("magicdec.engine.session")
-    fake.open_session = session.open  # type: ignore[attr-defined]
-    sys.modules[fake.__name__] = fake
+    session_api.open_session = session.open  # type: ignore[assignment]
     plugin = types.ModuleType(SELECTOR.partition(":")[0])
     plugin.Sparse = Sparse  # type: ignore[attr-defined]
     sys.modules[plugin.__name__] = plugin

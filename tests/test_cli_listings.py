@@ -75,7 +75,7 @@ def test_installed_selectors_can_all_be_listed(capsys: pytest.CaptureFixture[str
 
 @pytest.fixture
 def models(monkeypatch: pytest.MonkeyPatch) -> None:
-    def pull(alias: str, *, progress: object) -> Path:
+    def pull(alias: str, progress: object) -> Path:
         if alias != "tiny":
             raise ModelError(f"no model is called {alias!r}; choose from tiny, large")
         return Path("/cache/tiny")
@@ -83,23 +83,27 @@ def models(monkeypatch: pytest.MonkeyPatch) -> None:
     def info(alias: str, path: Path | None) -> SimpleNamespace:
         return SimpleNamespace(
             alias=alias, description="A model.", licence="Apache-2.0", source="somewhere",
-            parameters=134_515_008, path=path, size_bytes=88_202_080,
+            parameters=134_515_008, cached=path, bytes_on_disk=538_202_080,
         )  # fmt: skip
 
-    module = ModuleType("magicdec.engine.loading.opening")
+    module = ModuleType("magicdec.engine.loading.aliases")
     module.list_models = lambda: [info("tiny", Path("/cache/tiny")), info("large", None)]  # type: ignore[attr-defined]
     module.pull = pull  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr("magicdec.engine.loading.aliases", module, raising=False)
 
 
 def test_models_list(models: None, capsys: pytest.CaptureFixture[str]) -> None:
     tiny, large = json.loads(output(capsys, "models", "list", "--format", "json"))
     assert (tiny["parameters"], tiny["size"], tiny["path"]) == (
-        134_515_008, 88_202_080, "/cache/tiny",
+        134_515_008, 538_202_080, "/cache/tiny",
     )  # fmt: skip
     assert large["path"] is None
     markdown = output(capsys, "models", "list", "--format", "md")
-    assert "| 135 M | 88 MB |" in markdown and "not pulled" in markdown
+    assert (
+        "| 135 M | Apache-2.0 | somewhere | 538 MB | /cache/tiny |" in markdown
+        and "not pulled" in markdown
+    )
 
 
 def test_models_pull(models: None, capsys: pytest.CaptureFixture[str]) -> None:

@@ -62,7 +62,6 @@ def test_version() -> None:
         (["run", "--gama", "3", "x"], "--gamma"),
         (["nonsense"], "nonsense"),
         (["models", "pull"], "ALIAS"),
-        (["run"], "no document was given"),
         (["selectors", "--format", "yaml"], "yaml"),
     ],
 )
