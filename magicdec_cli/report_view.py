@@ -197,9 +197,9 @@ def lossless_lines(
     ranked = sorted(verdict.divergences, key=lambda d: (d.tie, d.row))
     for d in ranked[:MAX_TIES]:
         kind, style = ("tie", "") if d.tie else ("differs", "red")
-        tokens = f"plain {_token(d.plain_token)}, spec {_token(d.speculative_token)}"
+        pair = f"plain {_token(d.plain_token)}, spec {_token(d.speculative_token)}"
         gap = f"logit gap {d.gap:.2g} (rounding {d.tolerance:.2g})"
-        lines.append(Text(f"  row {d.row}, token {d.position}: {kind}, {tokens}, {gap}", style))
+        lines.append(Text(f"  row {d.row}, token {d.position}: {kind}, {pair}, {gap}", style))
     if len(ranked) > MAX_TIES:
         lines.append(Text(f"  and {len(ranked) - MAX_TIES} more; --json lists all", "dim"))
     return lines
