@@ -81,17 +81,20 @@ def models_list(format: FormatOption = "table") -> None:
     from magicdec.cli.report_view import size_text
     from magicdec.cli.session_api import list_models
 
+    columns = ["alias", "parameters", "licence", "on disk", "description", "source", "path"]
     exact = format in ("json", "csv")
     rows: list[list[Cell]] = []
     for model in list_models():
+        path = str(model.cached) if model.cached else None
         count: Cell = model.parameters if exact else f"{model.parameters / 1e6:,.0f} M"
         size: Cell = model.bytes_on_disk if exact else size_text(model.bytes_on_disk)
-        where = str(model.cached) if model.cached else None
-        rows.append([
-            model.alias, model.description, count, model.licence, model.source,
-            size if exact or where else None, where if exact or where else "not pulled",
-        ])  # fmt: skip
-    columns = ["alias", "description", "parameters", "licence", "source", "size", "path"]
+        if not exact and not path:
+            size = "not pulled"
+        rows.append(
+            [model.alias, count, model.licence, size, model.description, model.source, path]
+        )
+    if format == "table":  # what fits 80 columns
+        columns, rows = columns[:5], [row[:5] for row in rows]
     print_listing(columns, rows, format)
 
 

@@ -15,6 +15,9 @@ Format = Literal["table", "json", "md", "csv"]
 Cell = str | int | float | bool | None | list[object] | dict[str, object]
 
 
+UNBROKEN = 24  # cells up to this width stay on one line, longer columns share the rest
+
+
 def print_listing(columns: Sequence[str], rows: Sequence[Sequence[Cell]], format: Format) -> None:
     """Writes rows to stdout. JSON keeps types; the others show text, nothing for None."""
     if format == "json":
@@ -39,13 +42,11 @@ def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for index, row in enumerate(rows):
-        cells = [Text(cell) for cell in row]
-        if cells and columns[0]:
-            cells[0].stylize("cyan")
-        table.add_row(*cells, end_section=index == len(rows) - 1)
+    for index, column in enumerate(columns):
+        longest = max([len(column), *(len(row[index]) for row in rows)])
+        table.add_column(column, overflow="fold", no_wrap=longest <= UNBROKEN)
+    for row in rows:
+        table.add_row(Text(row[0], "cyan"), *map(Text, row[1:]))
     TERMINAL.out.print(table)
 
 

@@ -95,14 +95,13 @@ def models(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_models_list(models: None, capsys: pytest.CaptureFixture[str]) -> None:
     tiny, large = json.loads(output(capsys, "models", "list", "--format", "json"))
-    assert (tiny["parameters"], tiny["size"], tiny["path"]) == (
+    assert (tiny["parameters"], tiny["on disk"], tiny["path"]) == (
         134_515_008, 538_202_080, "/cache/tiny",
     )  # fmt: skip
     assert large["path"] is None
     markdown = output(capsys, "models", "list", "--format", "md")
     assert (
-        "| 135 M | Apache-2.0 | somewhere | 538 MB | /cache/tiny |" in markdown
-        and "not pulled" in markdown
+        "| tiny | 135 M | Apache-2.0 | 538 MB | A model. |" in markdown and "not pulled" in markdown
     )
 
 
