@@ -1,4 +1,4 @@
-"""One row to decode."""
+"""What the engine is asked to continue."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A prompt and where it came from. `row` is its index in the run and seeds its sampling."""
+    """One row of a batch: a prompt, complete with BOS, chat template and question.
+
+    `document` is a name to show, such as "dracula.txt" or, for a part of it, "dracula.txt[:3875]"
+    (document tokens, written as a Python slice). `row` is the request's index; a row's random
+    seed derives from it.
+    """
 
     document: str
     tokens: tuple[int, ...]
