@@ -41,8 +41,9 @@ class Rule(ABC):
     def admit(self, slot: int, row: int) -> None:  # noqa: B027  (greedy has nothing to prepare)
         """A new row moves into `slot`."""
 
-    def begin(self, slots: Sequence[int], emitted: Sequence[int], gamma: int) -> None:  # noqa: B027
-        """A step begins; the rows have emitted so many tokens."""
+    def begin(self, slots: Sequence[int], emitted: Sequence[int], drafted: Sequence[int]) -> None:
+        """A step begins. The rows have emitted so many tokens; `drafted` is each row's own γ."""
+        self._drafted = drafted
 
     @abstractmethod
     def draft(self, logits: Tensor, ahead: int) -> tuple[Tensor, Tensor | None]:
@@ -52,6 +53,11 @@ class Rule(ABC):
     def accept(self, proposal: Proposal, logits: Tensor) -> Verdict:
         """logits [n, G + 1, V] of the target, one more than there are proposals."""
 
+    def _within(self, gamma: int, device: torch.device) -> Tensor:
+        """Which of γ draft positions count for each row: bool [n, G]."""
+        own = torch.tensor(self._drafted, device=device)[:, None]
+        return torch.arange(gamma, device=device) < own
+
 
 class Greedy(Rule):
     def draft(self, logits: Tensor, ahead: int) -> tuple[Tensor, None]:
@@ -59,12 +65,13 @@ class Greedy(Rule):
 
     def accept(self, proposal: Proposal, logits: Tensor) -> Verdict:
         target = logits.argmax(dim=-1)  # [n, G + 1]
-        accepted = leading(proposal.tokens == target[:, :-1])
+        hits = proposal.tokens == target[:, :-1]
+        accepted = leading(hits & self._within(hits.shape[1], hits.device))
         return Verdict(accepted, target.gather(1, accepted[:, None])[:, 0])
 
 
 class Rejection(Rule):
-    """Exact sampling. `begin` must be called before each step: it fixes the step's noise."""
+    """Exact sampling."""
 
     def __init__(self, config: SamplingConfig, noise: Noise) -> None:
         self._config, self._noise = config, noise
@@ -72,8 +79,9 @@ class Rejection(Rule):
     def admit(self, slot: int, row: int) -> None:
         self._noise.admit(slot, row)
 
-    def begin(self, slots: Sequence[int], emitted: Sequence[int], gamma: int) -> None:
-        self._u = self._noise.at(slots, emitted, gamma + 1)  # [n, G + 1, 3]
+    def begin(self, slots: Sequence[int], emitted: Sequence[int], drafted: Sequence[int]) -> None:
+        super().begin(slots, emitted, drafted)
+        self._u = self._noise.at(slots, emitted, max(drafted) + 1)  # [n, G + 1, 3]
 
     def draft(self, logits: Tensor, ahead: int) -> tuple[Tensor, Tensor]:
         probs = distribution(logits, self._config)
@@ -87,9 +95,11 @@ class Rejection(Rule):
             q = p.new_zeros(p[:, :0].shape)
         chosen = tokens[..., None]
         p_chosen, q_chosen = p[:, :gamma].gather(2, chosen), q.gather(2, chosen)
-        accepted = leading((self._u[:, :gamma, ACCEPT, None] * q_chosen < p_chosen)[..., 0])
-        # q after the last draft token is zero, so the residual there is p: the bonus token.
-        q = torch.cat((q, torch.zeros_like(p[:, :1])), dim=1)
+        within = self._within(gamma, tokens.device)
+        hits = (self._u[:, :gamma, ACCEPT, None] * q_chosen < p_chosen)[..., 0]
+        accepted = leading(hits & within)
+        # After a row's last draft token q is zero, so the residual is p: the bonus token.
+        q = torch.cat((q * within[..., None], torch.zeros_like(p[:, :1])), dim=1)
         at = accepted[:, None, None].expand(-1, 1, p.shape[2])
         p_at, q_at = p.gather(1, at)[:, 0], q.gather(1, at)[:, 0]  # [n, V]
         residual = (p_at - q_at).clamp(min=0)

@@ -138,7 +138,8 @@ class KVCache(KVStore):
             self.lengths[slot] += count
 
     def copy_prefix(self, source: int, target: int, length: int) -> None:
-        """Copies the first `length` tokens' K/V from one slot to another."""
+        """Makes `target` hold the first `length` tokens of `source`, and nothing else."""
         if source != target:
             for store in (self.k, self.v):
                 store[:, target, :, :length] = store[:, source, :, :length]
+        self.lengths[target] = length

@@ -24,15 +24,13 @@ from magicdec.engine.events import (
     StepFinished,
 )
 from magicdec.engine.model.decoder import Decoder
-from magicdec.engine.prefill import prefill
+from magicdec.engine.prefill import PREFILL_CHUNK, prefill
 from magicdec.engine.request import Request
 from magicdec.engine.row import Row
 from magicdec.engine.selectors.base import SELECTORS
 from magicdec.engine.step import speculative_step
 from magicdec.engine.text.tokenizer import Tokenizer
 from magicdec.kernels.attention import AttentionBackend
-
-PREFILL_CHUNK = 512
 
 
 class Engine:
@@ -110,27 +108,27 @@ class _Run:
             if not self.active:
                 continue
             rows = list(self.active)
-            gamma, steps = self._step(rows)
+            shares = self._step(rows)
             step += 1
             phases = self.clock.lap()
             total += phases
-            yield StepFinished(step, gamma, tuple(steps), phases)
+            yield StepFinished(step, max(s.drafted for s in shares), shares, phases)
             yield from self._retire()
         read = self.entries_read / self.draft_steps if self.draft_steps else 0.0
         yield RunFinished(total + self.clock.lap(), read)
 
-    def _step(self, rows: list[Row]) -> tuple[int, list[RowStep]]:
-        # Drafting past every row's limit would be thrown away.
-        gamma = min(self.config.gamma, max(row.remaining for row in rows) - 1)
-        self._count_reads(rows, gamma)
+    def _step(self, rows: list[Row]) -> tuple[RowStep, ...]:
+        # What a row drafts past its limit would be thrown away.
+        drafted = [min(self.config.gamma, row.remaining - 1) for row in rows]
+        self._count_reads(rows, max(drafted))
         outcomes = speculative_step(
-            self.model, self.cache, self.drafter, self.rule, rows, gamma, self.clock
+            self.model, self.cache, self.drafter, self.rule, rows, drafted, self.clock
         )
-        steps = []
-        for row, outcome in zip(rows, outcomes, strict=True):
+        shares = []
+        for row, gamma, outcome in zip(rows, drafted, outcomes, strict=True):
             tokens, text = row.take(outcome.tokens)
-            steps.append(RowStep(row.request.row, tokens, text, gamma, outcome.accepted))
-        return gamma, steps
+            shares.append(RowStep(row.request.row, tokens, text, gamma, outcome.accepted))
+        return tuple(shares)
 
     def _count_reads(self, rows: list[Row], gamma: int) -> None:
         if self.drafter is not None and gamma > 0:
@@ -191,7 +189,7 @@ class _Run:
         prompt = self.cache.prompts[slot]
         assert prompt is not None
         self.rule.admit(slot, request.row)
-        self.rule.begin([slot], [0], 0)
+        self.rule.begin([slot], [0], [0])
         nothing = Proposal(torch.empty(1, 0, dtype=torch.int64, device=self.model.device))
         first = int(self.rule.accept(nothing, prompt.logits[None, None]).next)
         _, text = row.take([first])

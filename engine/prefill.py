@@ -19,6 +19,9 @@ from torch import Tensor
 from magicdec.engine.cache import KVCache, Prompt
 from magicdec.engine.model.decoder import Decoder
 
+#: Prompt tokens per forward: wide enough to be bound by arithmetic, small enough for its mask.
+PREFILL_CHUNK = 512
+
 #: Queries of the prompt's end that are kept, so that most selectors need no second look.
 KEPT_QUERIES = 64
 

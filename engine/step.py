@@ -29,12 +29,17 @@ def speculative_step(
     drafter: Drafter | None,
     rule: Rule,
     rows: Sequence[Row],
-    gamma: int,
+    drafted: Sequence[int],
     clock: Clock,
 ) -> list[Outcome]:
-    """Draft γ tokens, verify them in one pass, commit what is accepted; γ = 0 is plain decoding."""
+    """Draft γ tokens, verify them in one pass, commit what is accepted; γ = 0 is plain decoding.
+
+    drafted: each row's own γ. A row near its limit takes part with fewer than its batch mates,
+    so that what it says never depends on them.
+    """
     slots = [row.slot for row in rows]
-    rule.begin(slots, [len(row.tokens) for row in rows], gamma)
+    gamma = max(drafted)
+    rule.begin(slots, [len(row.tokens) for row in rows], drafted)
     # Each row's last token is known but in no cache yet: every pass begins with it.
     pending = torch.tensor([row.tokens[-1:] for row in rows], device=target.device)  # [n, 1]
 

@@ -158,3 +158,8 @@ def make_prompt(length: int, seed: int = 0) -> tuple[int, ...]:
 @pytest.fixture
 def prompt() -> Any:
     return make_prompt
+
+
+@pytest.fixture
+def tokenizer() -> Any:
+    return make_tokenizer()

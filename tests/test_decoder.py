@@ -66,9 +66,7 @@ def test_every_architecture(tiny, kind, tied):
 
 @pytest.mark.parametrize("group", [1, 2, 3, 4, 5, 7, 8])
 def test_every_group_size(tiny, group):
-    assert_same_logits(
-        tiny("llama", num_attention_heads=2 * group, hidden_size=32 * group)
-    )
+    assert_same_logits(tiny("llama", num_attention_heads=2 * group, hidden_size=32 * group))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -37,7 +37,7 @@ def test_greedy_equals_transformers(tiny, prompt, decode, selector, batch, gamma
     assert got.tokens == [transformers_greedy(tiny, p) for p in prompts]
     assert got.reasons == ["length"] * batch
     for step in got.steps:
-        assert all(0 <= row.accepted <= row.drafted == step.gamma <= gamma for row in step.rows)
+        assert all(0 <= r.accepted <= r.drafted <= step.gamma <= gamma for r in step.rows)
 
 
 @pytest.mark.parametrize("kind", ["mistral", "qwen2", "qwen3"])

@@ -54,6 +54,13 @@ class ModelSpec:
         """Query heads per KV head."""
         return self.heads // self.kv_heads
 
+    @property
+    def parameters(self) -> int:
+        """Weights held in memory: matrices only; a tied head counts, being kept in its own layout."""
+        attention = self.hidden_size * self.head_dim * 2 * (self.heads + self.kv_heads)
+        mlp = 3 * self.hidden_size * self.intermediate_size
+        return self.layers * (attention + mlp) + 2 * self.vocab_size * self.hidden_size
+
     def kv_bytes_per_token(self, element_size: int) -> int:
         """κ: bytes of K and V that one token adds, over all layers."""
         return 2 * self.layers * self.kv_heads * self.head_dim * element_size
