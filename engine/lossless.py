@@ -107,7 +107,6 @@ def _explain(
         )
     cache.lengths[0] = len(prompt) + len(said) - 1
     # The same token's logits from a plain step and from a verify pass.
-    cache.lengths[0] = len(text) - 1
     last = torch.tensor([(prompt + said)[-1:]], device=model.device)
     narrow = model.forward(last, cache.following([0], 1))[0, 0].float()
     wide = model.forward(last.expand(1, width), cache.following([0], width))[0, 0].float()

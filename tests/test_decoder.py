@@ -145,5 +145,5 @@ def test_missing_and_misshapen_weights_are_named(tiny):
 def test_other_architectures_are_refused_with_the_supported_ones():
     from transformers import GPT2Config
 
-    with pytest.raises(ModelError, match="gpt2.*llama, mistral, qwen2, qwen3"):
+    with pytest.raises(ModelError, match=r"gpt2.*llama, mistral, qwen2, qwen3"):
         ModelSpec.from_hf(GPT2Config())

@@ -220,5 +220,5 @@ def test_a_setting_that_greedy_would_ignore_is_refused(setting):
     ids=str,
 )  # fmt: skip
 def test_values_out_of_range_are_refused(setting):
-    with pytest.raises(ConfigError, match="must be in|must be 0"):
+    with pytest.raises(ConfigError, match=r"must be in|must be 0"):
         SamplingConfig(**{"temperature": 1.0, **setting})

@@ -56,7 +56,7 @@ class ModelSpec:
 
     @property
     def parameters(self) -> int:
-        """Weights held in memory: matrices only; a tied head counts, being kept in its own layout."""
+        """Weights of the matrices. A tied head counts: it is kept in a layout of its own."""
         attention = self.hidden_size * self.head_dim * 2 * (self.heads + self.kv_heads)
         mlp = 3 * self.hidden_size * self.intermediate_size
         return self.layers * (attention + mlp) + 2 * self.vocab_size * self.hidden_size
