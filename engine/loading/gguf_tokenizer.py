@@ -1,0 +1,84 @@
+"""The tokenizer inside a GGUF file, through transformers' conversion and what it leaves out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer as Backend
+from tokenizers import pre_tokenizers
+
+from magicdec.engine.errors import ModelError
+from magicdec.engine.loading.files import one_line
+from magicdec.engine.loading.quiet import quiet_transformers
+from magicdec.engine.loading.tokenizer_files import CONFIG, TOKENIZER
+
+# `tokenizer.ggml.pre` names how a text is cut before merging (llama.cpp, src/llama-vocab.cpp).
+_SINGLE_DIGITS = ("smollm", "starcoder", "refact", "command-r", "codeshell")
+_GPT2 = ("gpt-2",)
+_WHOLE_WORDS = ("llama3", "llama-v3", "llama-bpe", "tekken")  # a word in the vocabulary stays whole
+_SPECIAL = {"bos": "bos", "eos": "eos", "unknown": "unk", "padding": "pad"}
+
+
+def write_tokenizer(file: Path, metadata: Mapping[str, Any], folder: Path) -> None:
+    """Writes tokenizer.json and tokenizer_config.json of GGUF `file` into `folder`.
+
+    Raises ModelError for a kind of tokenizer that would cut texts differently from the model's.
+    """
+    backend = _converted(file)
+    kind = metadata.get("tokenizer.ggml.model")
+    pre = metadata.get("tokenizer.ggml.pre")
+    if kind == "gpt2":
+        _correct(backend, pre)
+    backend.save(str(folder / TOKENIZER))
+    config: dict[str, Any] = {
+        "add_bos_token": metadata.get(
+            "tokenizer.ggml.add_bos_token", kind == "llama" or pre in _WHOLE_WORDS
+        )
+    }
+    tokens = metadata["tokenizer.ggml.tokens"]
+    for theirs, ours in _SPECIAL.items():
+        token = metadata.get(f"tokenizer.ggml.{theirs}_token_id")
+        if token is not None and 0 <= token < len(tokens):
+            config[f"{ours}_token"] = tokens[token]
+    if template := metadata.get("tokenizer.chat_template"):
+        config["chat_template"] = template
+    (folder / CONFIG).write_text(json.dumps(config, indent=1), encoding="utf-8")
+
+
+def _converted(file: Path) -> Backend:
+    # Not AutoTokenizer: it would read the whole file once more to learn the architecture.
+    from transformers import PreTrainedTokenizerFast
+
+    try:
+        with quiet_transformers():
+            loaded = PreTrainedTokenizerFast.from_pretrained(
+                file.parent, gguf_file=file.name, local_files_only=True
+            )
+            return Backend.from_str(loaded.backend_tokenizer.to_str())
+    except Exception as error:  # the conversion raises what its parts raise
+        raise ModelError(
+            f"the tokenizer of {file} cannot be converted ({one_line(error)}); "
+            "choose the model's safetensors"
+        ) from None
+
+
+def _correct(backend: Backend, pre: str | None) -> None:
+    """transformers cuts as GPT-2 does where it does not know `pre`, without saying so."""
+    if pre in _WHOLE_WORDS:
+        backend.model.ignore_merges = True
+    if not isinstance(backend.pre_tokenizer, pre_tokenizers.ByteLevel) or pre in _GPT2:
+        return
+    if pre not in _SINGLE_DIGITS:
+        raise ModelError(
+            f"the GGUF file cuts text by rules named {pre!r}, which are not known here; "
+            "choose the model's safetensors"
+        )
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
+        ]
+    )
