@@ -111,16 +111,16 @@ def _rope(read: _Section, head_dim: int, factors: NDArray[np.float32] | None) ->
                 "supported; choose the model's safetensors"
             )
         return _llama3(theta, head_dim, factors)
+    if kind not in ("none", "linear", "yarn"):
+        raise ModelError(
+            f"RoPE scaling {kind!r} of the GGUF file is not supported; "
+            "supported kinds: none, linear, yarn, llama3"
+        )
     if kind == "none" or factor in (0.0, 1.0):  # llama.cpp reads 0 as 1
         return {"rope_type": "default", "rope_theta": theta}
-    if kind == "linear":
-        return {"rope_type": "linear", "rope_theta": theta, "factor": factor}
     if kind == "yarn":
         return _yarn(read, theta, factor)
-    raise ModelError(
-        f"RoPE scaling {kind!r} of the GGUF file is not supported; "
-        "supported kinds: none, linear, yarn, llama3"
-    )
+    return {"rope_type": "linear", "rope_theta": theta, "factor": factor}
 
 
 def _yarn(read: _Section, theta: float, factor: float) -> dict[str, Any]:

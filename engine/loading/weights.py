@@ -39,7 +39,7 @@ class Weights(Mapping[str, Tensor]):
                 raise ModelError(
                     f"weights file {path} is damaged ({one_line(error)}); copy or download it again"
                 ) from None
-            names: list[str] = file.keys()
+            names: list[str] = list(file.keys())  # type: ignore[no-untyped-call]
             self._file_of.update(dict.fromkeys(names, file))
 
     def __getitem__(self, name: str) -> Tensor:
