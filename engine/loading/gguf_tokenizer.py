@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer as Backend
-from tokenizers import pre_tokenizers
+from tokenizers import pre_tokenizers, processors
 
 from magicdec.engine.errors import ModelError
 from magicdec.engine.loading.files import one_line
@@ -32,20 +32,28 @@ def write_tokenizer(file: Path, metadata: Mapping[str, Any], folder: Path) -> No
     pre = metadata.get("tokenizer.ggml.pre")
     if kind == "gpt2":
         _correct(backend, pre)
+    config = _special_tokens(metadata)
+    # Where the file does not say, llama.cpp goes by the kind of vocabulary.
+    adds_bos = metadata.get("tokenizer.ggml.add_bos_token", kind == "llama" or pre in _WHOLE_WORDS)
+    bos = config.get("bos_token") if adds_bos else None
+    backend.post_processor = processors.TemplateProcessing(
+        single=["$A"] if bos is None else [bos, "$A"],
+        special_tokens=[] if bos is None else [(bos, backend.token_to_id(bos))],
+    )
     backend.save(str(folder / TOKENIZER))
-    config: dict[str, Any] = {
-        "add_bos_token": metadata.get(
-            "tokenizer.ggml.add_bos_token", kind == "llama" or pre in _WHOLE_WORDS
-        )
-    }
-    tokens = metadata["tokenizer.ggml.tokens"]
-    for theirs, ours in _SPECIAL.items():
-        token = metadata.get(f"tokenizer.ggml.{theirs}_token_id")
-        if token is not None and 0 <= token < len(tokens):
-            config[f"{ours}_token"] = tokens[token]
     if template := metadata.get("tokenizer.chat_template"):
         config["chat_template"] = template
     (folder / CONFIG).write_text(json.dumps(config, indent=1), encoding="utf-8")
+
+
+def _special_tokens(metadata: Mapping[str, Any]) -> dict[str, str]:
+    tokens = metadata["tokenizer.ggml.tokens"]
+    found = {}
+    for theirs, ours in _SPECIAL.items():
+        token = metadata.get(f"tokenizer.ggml.{theirs}_token_id")
+        if token is not None and 0 <= token < len(tokens):
+            found[f"{ours}_token"] = tokens[token]
+    return found
 
 
 def _converted(file: Path) -> Backend:

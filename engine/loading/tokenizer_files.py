@@ -51,7 +51,7 @@ def _read_fast(folder: Path) -> Tokenizer:
     special = _texts(read_json_if_any(folder / "special_tokens_map.json")) | _texts(config)
     return Tokenizer(
         backend=backend,
-        bos_id=_bos_id(backend, special, config.get("add_bos_token")),
+        bos_id=_bos_id(backend),
         chat_template=_chat_template(folder, config),
         special_text=special,
     )
@@ -67,14 +67,11 @@ def _texts(config: dict[str, Any]) -> dict[str, Any]:
     return texts
 
 
-def _bos_id(backend: Backend, special: dict[str, Any], asked: bool | None) -> int | None:
+def _bos_id(backend: Backend) -> int | None:
     """The token that the tokenizer itself puts before a text, if it does.
 
-    `add_bos_token` decides where it is set; else what the post-processor of tokenizer.json does.
+    As in transformers, what tokenizer.json does counts; an `add_bos_token` beside it does not.
     """
-    if asked is not None:
-        bos = special.get("bos_token")
-        return backend.token_to_id(bos) if asked and bos is not None else None
     plain = backend.encode("a", add_special_tokens=False).ids
     dressed = backend.encode("a", add_special_tokens=True).ids
     return dressed[0] if dressed[:1] != plain[:1] else None
@@ -107,7 +104,7 @@ def _convert(folder: Path) -> Tokenizer:
     template = loaded.chat_template
     return Tokenizer(
         backend=backend,
-        bos_id=_bos_id(backend, special, None),
+        bos_id=_bos_id(backend),
         chat_template=template if isinstance(template, str) else None,
         special_text=special,
     )

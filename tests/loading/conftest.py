@@ -102,7 +102,7 @@ def write_tokenizer(folder: Path) -> None:
     )
     tokenizer.enable_truncation(8)  # a limit that published files sometimes carry
     tokenizer.save(str(folder / "tokenizer.json"))
-    config = {"bos_token": "<s>", "eos_token": {"content": "</s>"}, "model_max_length": 256}
+    config = {"bos_token": "<s>", "eos_token": {"__type": "AddedToken", "content": "</s>"}}
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
 
 
