@@ -21,6 +21,7 @@ from magicdec.engine.loading.cachedir import OVERRIDE, cache_root
 from magicdec.engine.loading.files import one_line
 
 MANIFEST = "entry.json"
+SPEC = "spec.json"
 FORMAT = 1  # raise it when converted files change
 _HASHED_BELOW = 64 * 2**20  # bytes; beyond, the size and the safetensors header must do
 

@@ -14,8 +14,6 @@ from magicdec.engine.loading.tokenizer_files import read_tokenizer
 from magicdec.engine.loading.weights import open_weights
 from magicdec.engine.model.spec import ModelSpec
 
-SPEC = "spec.json"
-
 
 def open_gguf(name: str, file: Path, progress: Progress) -> Checkpoint:
     """Opens GGUF `file`, converting it when it is new or has changed. Raises ModelError."""
@@ -53,7 +51,7 @@ def _opens(name: str, entry: Path) -> bool:
 
 
 def _open(name: str, entry: Path) -> Checkpoint:
-    spec = ModelSpec.from_json(read_json(entry / SPEC))
+    spec = ModelSpec.from_json(read_json(entry / cache.SPEC))
     return Checkpoint(
         name=name,
         spec=spec,

@@ -11,6 +11,7 @@ import gguf
 import numpy as np
 
 from magicdec.engine.errors import ModelError
+from magicdec.engine.loading.cache import SPEC
 from magicdec.engine.loading.checkpoint import Progress
 from magicdec.engine.loading.files import one_line
 from magicdec.engine.loading.gguf_spec import spec_from_metadata
@@ -19,8 +20,6 @@ from magicdec.engine.loading.gguf_tokenizer import write_tokenizer
 from magicdec.engine.loading.shapes import check_shapes
 from magicdec.engine.loading.weights import SINGLE
 from magicdec.engine.loading.writing import Array, write_float32
-
-SPEC = "spec.json"
 
 
 def convert(file: Path, folder: Path, progress: Progress) -> None:

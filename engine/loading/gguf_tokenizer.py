@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer as Backend
-from tokenizers import pre_tokenizers, processors
+from tokenizers import decoders, normalizers, pre_tokenizers, processors
 
 from magicdec.engine.errors import ModelError
 from magicdec.engine.loading.files import one_line
@@ -19,6 +19,7 @@ from magicdec.engine.loading.tokenizer_files import CONFIG, TOKENIZER
 _SINGLE_DIGITS = ("smollm", "starcoder", "refact", "command-r", "codeshell")
 _GPT2 = ("gpt-2",)
 _WHOLE_WORDS = ("llama3", "llama-v3", "llama-bpe", "tekken")  # a word in the vocabulary stays whole
+_COMPOSED = ("qwen2",)  # Qwen composes accents first (NFC)
 _SPECIAL = {"bos": "bos", "eos": "eos", "unknown": "unk", "padding": "pad"}
 
 
@@ -30,8 +31,7 @@ def write_tokenizer(file: Path, metadata: Mapping[str, Any], folder: Path) -> No
     backend = _converted(file)
     kind = metadata.get("tokenizer.ggml.model")
     pre = metadata.get("tokenizer.ggml.pre")
-    if kind == "gpt2":
-        _correct(backend, pre)
+    _correct(backend, metadata)
     config = _special_tokens(metadata)
     # Where the file does not say, llama.cpp goes by the kind of vocabulary.
     adds_bos = metadata.get("tokenizer.ggml.add_bos_token", kind == "llama" or pre in _WHOLE_WORDS)
@@ -73,10 +73,23 @@ def _converted(file: Path) -> Backend:
         ) from None
 
 
-def _correct(backend: Backend, pre: str | None) -> None:
-    """transformers cuts as GPT-2 does where it does not know `pre`, without saying so."""
+def _correct(backend: Backend, metadata: Mapping[str, Any]) -> None:
+    """Puts right what the conversion leaves out without saying so."""
+    if metadata.get("tokenizer.ggml.model") == "gpt2":
+        _correct_byte_level(backend, metadata.get("tokenizer.ggml.pre"))
+    elif metadata.get("tokenizer.ggml.add_space_prefix") is False:
+        backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never", split=False)
+        backend.decoder = decoders.Sequence(
+            [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+        )
+
+
+def _correct_byte_level(backend: Backend, pre: str | None) -> None:
     if pre in _WHOLE_WORDS:
         backend.model.ignore_merges = True
+    if pre in _COMPOSED:
+        backend.normalizer = normalizers.NFC()
+    # A plain ByteLevel cuts as GPT-2 did: the conversion's answer to a `pre` it does not know.
     if not isinstance(backend.pre_tokenizer, pre_tokenizers.ByteLevel) or pre in _GPT2:
         return
     if pre not in _SINGLE_DIGITS:

@@ -199,6 +199,12 @@ def test_digits_and_whitespace_are_cut_as_the_file_says(gguf_file: Make) -> None
     assert tokenizer.backend.encode("\n\n13 cats").tokens[:4] == ["Ċ", "Ċ", "13", "Ġc"]
 
 
+def test_qwen_composes_accents(gguf_file: Make) -> None:
+    file, _ = gguf_file("qwen2", metadata={"tokenizer.ggml.pre": "qwen2"})
+    tokenizer = open_checkpoint(str(file)).tokenizer
+    assert tokenizer.encode("e\N{COMBINING ACUTE ACCENT}") == tokenizer.encode("é")
+
+
 @pytest.mark.parametrize(
     ("metadata", "bos"),
     [
@@ -249,3 +255,9 @@ def test_sentencepiece_vocabulary(gguf_file: Make) -> None:
     assert tokenizer.decode(tokenizer.encode("ab é")) == "ab é"
     assert tokenizer.bos_id == 1  # what llama.cpp does when the file does not say
     assert checkpoint.spec.eos_ids == (2,)
+
+    metadata["tokenizer.ggml.add_space_prefix"] = False
+    unprefixed, _ = gguf_file(metadata=metadata, name="unprefixed")
+    tokenizer = open_checkpoint(str(unprefixed)).tokenizer
+    assert tokenizer.backend.encode("ab", add_special_tokens=False).tokens == ["a", "b"]
+    assert tokenizer.decode(tokenizer.encode(" ab")) == " ab"
