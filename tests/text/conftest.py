@@ -1,4 +1,4 @@
-"""Fixtures shared by several test modules."""
+"""Small trained tokenizers of every family that the supported models use."""
 
 from __future__ import annotations
 
