@@ -9,6 +9,7 @@ import torch
 
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.engine import Engine
+from magicdec.engine.environment import environment
 from magicdec.engine.errors import ConfigError, ModelError, OutOfMemoryError
 from magicdec.engine.events import Event
 from magicdec.engine.loading.checkpoint import Checkpoint, Progress, silent
@@ -18,7 +19,10 @@ from magicdec.engine.memory import MemoryForecast, available_memory, capacity, r
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.prefill import PREFILL_CHUNK
 from magicdec.engine.request import Request
+from magicdec.engine.text.documents import read_documents
+from magicdec.engine.text.rows import RowPlan, build_rows
 from magicdec.engine.text.tokenizer import Tokenizer
+from magicdec.engine.text.tokenizing import Take
 from magicdec.kernels.attention import AttentionBackend, get_backend
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -67,26 +71,52 @@ class Session:
                 )
         return self._model
 
+    def environment(self) -> dict[str, object]:
+        """Where this session runs, as plain data."""
+        return {
+            **environment(self.device),
+            "model": self.model_name,
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "attention": self.backend.name,
+        }
+
+    def requests(
+        self,
+        sources: Sequence[str],
+        *,
+        context: int | None,
+        batch: int,
+        take: Take = "head",
+        rows: RowPlan = "staggered",
+        prompt: str | None = None,
+        raw: bool = False,
+    ) -> tuple[list[Request], list[str]]:
+        """Documents to rows (see `build_rows`), and warnings about the documents.
+
+        Raises ConfigError for a document that cannot be used.
+        """
+        documents = read_documents(list(sources))
+        requests = build_rows(
+            documents, self.tokenizer, context=context, batch=batch, take=take, rows=rows,
+            prompt=prompt, raw=raw,
+            progress=lambda name, done, total: self._progress(f"reading {name}", done / total),
+        )  # fmt: skip
+        return requests, [warning for document in documents for warning in document.warnings]
+
     def plan_memory(
         self, requests: Sequence[Request], config: DecodeConfig, batch: int
     ) -> MemoryForecast:
         """What a run will allocate. Raises OutOfMemoryError when that is not there."""
-        free = available_memory(self.device)
-        if self._engine is not None:  # its cache would be reused or given back first
+        spec, free = self._checkpoint.spec, available_memory(self.device)
+        # What this session holds already is part of the forecast, too.
+        if self._model is not None:
+            free += spec.parameters * self.dtype.itemsize
+        if self._engine is not None:
             free += self._engine.cache.k.nbytes + self._engine.cache.v.nbytes
-        plan = require_fit(
-            self._checkpoint.spec,
-            config,
-            batch=min(batch, len(requests)),
-            context=_longest(requests),
-            chunk=self.chunk,
-            dtype=self.dtype,
-            available=free if self._model is None else free + self._checkpoint_bytes(),
-        )
-        return plan
-
-    def _checkpoint_bytes(self) -> int:
-        return self._checkpoint.spec.parameters * self.dtype.itemsize
+        return require_fit(
+            spec, config, batch=min(batch, len(requests)), context=_longest(requests),
+            chunk=self.chunk, dtype=self.dtype, available=free,
+        )  # fmt: skip
 
     def warnings(self, requests: Sequence[Request], config: DecodeConfig) -> list[str]:
         """What the user should know about these settings."""
@@ -127,7 +157,7 @@ class Session:
         plain: Sequence[Sequence[int]],
         speculative: Sequence[Sequence[int]],
     ) -> Losslessness:
-        """Compares the outputs (token ids per request) of a plain and a speculative run."""
+        """Compares a plain and a speculative run: the token ids of each request."""
         if not config.sampling.greedy:
             return Losslessness(
                 checked=False,

@@ -84,7 +84,8 @@ class ModelSpec:
                 f"choose a model of type {', '.join(SUPPORTED)}"
             )
         layers = config.num_hidden_layers
-        window = getattr(config, "sliding_window", None)
+        # transformers ignores a stray sliding_window in a llama configuration.
+        window = None if config.model_type == "llama" else getattr(config, "sliding_window", None)
         kinds = getattr(config, "layer_types", None)
         windows = tuple(
             window if kinds is None or kinds[i] == "sliding_attention" else None
