@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
+from magicdec.engine.cache import KVCache
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.engine import Engine
 from magicdec.engine.environment import environment
@@ -70,6 +71,12 @@ class Session:
                     dtype=self.dtype,
                 )
         return self._model
+
+    @property
+    def cache(self) -> KVCache:
+        """The full cache of the last run."""
+        assert self._engine is not None, "nothing has run yet"
+        return self._engine.cache
 
     def environment(self) -> dict[str, object]:
         """Where this session runs, as plain data."""

@@ -40,7 +40,7 @@ def visible(new: int, length: int, window: int | None, device: object = None) ->
     """Which of `length` keys each of the `new` last queries sees: bool [T, S]."""
     key = torch.arange(length, device=device)  # type: ignore[call-overload]
     query = torch.arange(length - new, length, device=device)[:, None]  # type: ignore[call-overload]
-    mask = key <= query
+    mask: Tensor = key <= query
     if window is not None:
         mask &= key > query - window
     return mask
