@@ -21,7 +21,7 @@ check: $(VENV)/.dev  ## format, lint, types, import rules
 	$(BIN)/lint-imports --cache-dir $(VENV)/import_linter
 
 bench: $(VENV)/.dev  ## ratios from one run; run it alone on the machine
-	$(BIN)/python -m magicdec.profiles.bench $(ARGS)
+	$(BIN)/python -m magicdec.cli.bench "$(DOC)" $(ARGS)
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .

@@ -26,19 +26,19 @@ class Clock:
         now: Callable[[], float] = time.perf_counter,
         synchronize: Callable[[], None] | None = None,
     ) -> None:
-        self._now = now
+        self.now = now
         self._synchronize = synchronize
         self.restart()
 
     def restart(self) -> None:
         self._stack: list[Phase] = ["other"]
         self._spent = dict.fromkeys(PHASES, 0.0)
-        self._since = self._now()
+        self._since = self.now()
 
     def _charge(self) -> None:
         if self._synchronize is not None:
             self._synchronize()
-        now = self._now()
+        now = self.now()
         self._spent[self._stack[-1]] += now - self._since
         self._since = now
 

@@ -59,7 +59,7 @@ class AttentionBackend(ABC):
 
     @abstractmethod
     def plan(
-        self, shape: AttentionShape, *, query_heads: int, kv_heads: int, head_dim: int,
+        self, shape: AttentionShape, *, query_heads: int, kv_heads: int,
         dtype: torch.dtype, device: torch.device,
     ) -> AttentionPlan:  # fmt: skip
         """Prepares for one forward. Scores are scaled by 1/sqrt(head_dim)."""

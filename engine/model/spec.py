@@ -54,6 +54,13 @@ class ModelSpec:
         """Query heads per KV head."""
         return self.heads // self.kv_heads
 
+    @property
+    def parameters(self) -> int:
+        """Weights of the matrices. A tied head counts: it is kept in a layout of its own."""
+        attention = self.hidden_size * self.head_dim * 2 * (self.heads + self.kv_heads)
+        mlp = 3 * self.hidden_size * self.intermediate_size
+        return self.layers * (attention + mlp) + 2 * self.vocab_size * self.hidden_size
+
     def kv_bytes_per_token(self, element_size: int) -> int:
         """κ: bytes of K and V that one token adds, over all layers."""
         return 2 * self.layers * self.kv_heads * self.head_dim * element_size
@@ -77,7 +84,8 @@ class ModelSpec:
                 f"choose a model of type {', '.join(SUPPORTED)}"
             )
         layers = config.num_hidden_layers
-        window = getattr(config, "sliding_window", None)
+        # transformers ignores a stray sliding_window in a llama configuration.
+        window = None if config.model_type == "llama" else getattr(config, "sliding_window", None)
         kinds = getattr(config, "layer_types", None)
         windows = tuple(
             window if kinds is None or kinds[i] == "sliding_attention" else None

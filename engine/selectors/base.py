@@ -6,10 +6,8 @@ This module and the selectors import torch inside methods only, so that listing 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from magicdec.engine.errors import require
 from magicdec.engine.plugins import Registry
 
 if TYPE_CHECKING:
@@ -23,10 +21,13 @@ class KVSelector(ABC):
     first line is what `magicdec selectors` shows.
     """
 
-    #: How many of the prompt's last queries `select` wants to see; 0 for none.
-    observed: int = 0
-    #: True when the draft attends to the full cache itself, and nothing is selected or copied.
+    #: True when the draft attends to the full cache itself: nothing is selected or copied.
     whole: ClassVar[bool] = False
+
+    @property
+    def observed(self) -> int:
+        """How many of the prompt's last queries `select` wants to see; 0 for none."""
+        return 0
 
     @abstractmethod
     def select(self, keys: Tensor, queries: Tensor, budget: int) -> Tensor:
@@ -45,16 +46,21 @@ class KVSelector(ABC):
         return None
 
 
-@dataclass
 class ScoredSelector(KVSelector):
-    """Keeps sinks, the most recent positions and the best-scored ones between them."""
+    """Keeps sinks, the most recent positions and the best-scored ones between them.
 
-    sinks: int = 0
-    recent: int = 32
+    A subclass says what scores well; `sinks` and `recent` may be fields or properties of it.
+    """
 
-    def __post_init__(self) -> None:
-        require(self.sinks >= 0, f"sinks must be at least 0, got {self.sinks}")
-        require(self.recent >= 0, f"recent must be at least 0, got {self.recent}")
+    @property
+    def sinks(self) -> int:
+        """First positions that are always kept."""
+        return 0
+
+    @property
+    def recent(self) -> int:
+        """Last positions that are always kept; they win when the budget is too small for both."""
+        return 0
 
     @abstractmethod
     def score(self, keys: Tensor, queries: Tensor) -> Tensor:
@@ -64,7 +70,6 @@ class ScoredSelector(KVSelector):
         length = keys.shape[1]
         scores = self.score(keys, queries).clone()  # [Hkv, S]
         top = scores.new_tensor(float("inf"))
-        # When the budget is smaller than sinks + recent, the recent ones win.
         recent = min(self.recent, budget, length)
         sinks = min(self.sinks, budget - recent, length - recent)
         scores[:, length - recent :] = top

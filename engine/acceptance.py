@@ -1,0 +1,122 @@
+"""Which drafted tokens the target accepts, and what it says next.
+
+Speculative sampling (Leviathan et al., arXiv 2211.17192, algorithm 1; Chen et al., arXiv
+2302.01318): accept draft token x with probability min(1, p(x)/q(x)); after the first rejection
+draw from norm(max(p - q, 0)), after none from p. What comes out is distributed exactly as p.
+Greedy decoding is the limit: accept while the target's argmax equals the draft.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from magicdec.engine.config import SamplingConfig
+from magicdec.engine.sampling import ACCEPT, DRAFT, NEXT, Noise, distribution, draw
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a drafter proposes: tokens [n, G] and, when sampling, what each was drawn from."""
+
+    tokens: Tensor
+    probs: Tensor | None = None  # q, [n, G, V]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """accepted [n]: draft tokens kept; next [n]: the recovered or bonus token after them."""
+
+    accepted: Tensor
+    next: Tensor
+
+
+class Rule(ABC):
+    """Draws tokens and decides acceptance, for draft and target alike."""
+
+    def admit(self, slot: int, row: int) -> None:  # noqa: B027  (greedy has nothing to prepare)
+        """A new row moves into `slot`."""
+
+    def begin(self, slots: Sequence[int], emitted: Sequence[int], drafted: Sequence[int]) -> None:
+        """A step begins. The rows have emitted so many tokens; `drafted` is each row's own γ."""
+        self._drafted = drafted
+
+    @abstractmethod
+    def draft(self, logits: Tensor, ahead: int) -> tuple[Tensor, Tensor | None]:
+        """logits [n, V] of the draft -> tokens [n] and their q [n, V] (None when greedy)."""
+
+    @abstractmethod
+    def accept(self, proposal: Proposal, logits: Tensor) -> Verdict:
+        """logits [n, G + 1, V] of the target, one more than there are proposals."""
+
+    def _within(self, gamma: int, device: torch.device) -> Tensor:
+        """Which of γ draft positions count for each row: bool [n, G]."""
+        own = torch.tensor(self._drafted, device=device)[:, None]
+        return torch.arange(gamma, device=device) < own
+
+
+class Greedy(Rule):
+    def draft(self, logits: Tensor, ahead: int) -> tuple[Tensor, None]:
+        return logits.argmax(dim=-1), None
+
+    def accept(self, proposal: Proposal, logits: Tensor) -> Verdict:
+        target = logits.argmax(dim=-1)  # [n, G + 1]
+        hits = proposal.tokens == target[:, :-1]
+        accepted = leading(hits & self._within(hits.shape[1], hits.device))
+        return Verdict(accepted, target.gather(1, accepted[:, None])[:, 0])
+
+
+class Rejection(Rule):
+    """Exact sampling."""
+
+    def __init__(self, config: SamplingConfig, noise: Noise) -> None:
+        self._config, self._noise = config, noise
+
+    def admit(self, slot: int, row: int) -> None:
+        self._noise.admit(slot, row)
+
+    def begin(self, slots: Sequence[int], emitted: Sequence[int], drafted: Sequence[int]) -> None:
+        super().begin(slots, emitted, drafted)
+        self._u = self._noise.at(slots, emitted, max(drafted) + 1)  # [n, G + 1, 3]
+
+    def draft(self, logits: Tensor, ahead: int) -> tuple[Tensor, Tensor]:
+        probs = distribution(logits, self._config)
+        return draw(probs, self._u[:, ahead, DRAFT]), probs
+
+    def accept(self, proposal: Proposal, logits: Tensor) -> Verdict:
+        tokens, q = proposal.tokens, proposal.probs
+        gamma = tokens.shape[1]
+        p = distribution(logits, self._config)  # [n, G + 1, V]
+        if q is None:
+            q = p.new_zeros(p[:, :0].shape)
+        chosen = tokens[..., None]
+        p_chosen, q_chosen = p[:, :gamma].gather(2, chosen), q.gather(2, chosen)
+        within = self._within(gamma, tokens.device)
+        hits = (self._u[:, :gamma, ACCEPT, None] * q_chosen < p_chosen)[..., 0]
+        accepted = leading(hits & within)
+        # After a row's last draft token q is zero, so the residual is p: the bonus token.
+        q = torch.cat((q * within[..., None], torch.zeros_like(p[:, :1])), dim=1)
+        at = accepted[:, None, None].expand(-1, 1, p.shape[2])
+        p_at, q_at = p.gather(1, at)[:, 0], q.gather(1, at)[:, 0]  # [n, V]
+        residual = (p_at - q_at).clamp(min=0)
+        # p = q up to rounding: nothing is left to recover, and p itself is right.
+        empty = residual.sum(dim=-1, keepdim=True) == 0
+        residual = torch.where(empty, p_at, residual)
+        u = self._u[:, :, NEXT].gather(1, accepted[:, None])[:, 0]
+        return Verdict(accepted, draw(residual, u))
+
+
+def leading(hits: Tensor) -> Tensor:
+    """How many hits come before the first miss: bool [n, G] -> int64 [n]."""
+    return hits.long().cumprod(dim=1).sum(dim=1)
+
+
+def make_rule(config: SamplingConfig, *, slots: int, positions: int, device: torch.device) -> Rule:
+    """The rule for `config`. positions: the most tokens a row may emit, drafts included."""
+    if config.greedy:
+        return Greedy()
+    return Rejection(config, Noise(config.seed or 0, slots, positions, device))

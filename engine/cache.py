@@ -1,0 +1,145 @@
+"""The full KV cache: one row per slot, each with its own valid length.
+
+A token's K/V are written at its position before anyone knows whether it will be accepted.
+Rejected tokens simply stay beyond the valid length and are overwritten by the next ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from magicdec.engine.model.decoder import Decoder
+from magicdec.kernels.attention import AttentionBackend, AttentionPlan, AttentionShape
+
+Observer = Callable[[int, Tensor], None]  # (layer, q [n, T, H, D])
+
+
+class KVStore:
+    """K and V of some rows, [L, rows, Hkv, capacity, D] each, and how a forward reaches them."""
+
+    def __init__(
+        self, model: Decoder, backend: AttentionBackend, *, rows: int, capacity: int
+    ) -> None:
+        spec = model.spec
+        self.model, self.backend, self.rows, self.capacity = model, backend, rows, capacity
+        self.k, self.v = (
+            backend.allocate(
+                spec.layers, rows, spec.kv_heads, capacity, spec.head_dim,
+                dtype=model.dtype, device=model.device,
+            )
+            for _ in range(2)
+        )  # fmt: skip
+
+    def access(
+        self,
+        slots: Sequence[int],
+        entries: Sequence[int],
+        positions: Sequence[int],
+        prompts: Sequence[int],
+        new: int,
+        *,
+        windowed: bool = True,
+        observer: Observer | None = None,
+    ) -> StoreAccess:
+        """One forward over `new` tokens of each row in `slots`.
+
+        entries: where each row's first new token goes in this store; positions: that token's
+        position in the text; prompts: the rows' prompt lengths (dynamic RoPE). Host integers all:
+        the loop knows them, and plans made from them need no device synchronisation.
+        windowed: whether the model's sliding windows apply to this store's order of entries.
+        """
+        spec, device = self.model.spec, self.model.device
+        lengths = tuple(e + new for e in entries)
+        assert max(lengths) <= self.capacity, (lengths, self.capacity)
+        plans = {
+            window: self.backend.plan(
+                AttentionShape(tuple(slots), lengths, new, window),
+                query_heads=spec.heads, kv_heads=spec.kv_heads,
+                dtype=self.model.dtype, device=device,
+            )
+            for window in (set(spec.windows) if windowed else {None})
+        }  # fmt: skip
+        # One small host-to-device copy carries every index this forward needs.
+        index = torch.tensor([slots, entries, positions], device=device)  # [3, n]
+        steps = torch.arange(new, device=device)
+        return StoreAccess(
+            store=self,
+            plans=[plans[w if windowed else None] for w in spec.windows],
+            rope=self.model.rope.tables(
+                index[2, :, None] + steps, prompts, [p + new - 1 for p in positions]
+            ),
+            row_index=index[0, :, None].expand(-1, new),
+            entry_index=index[1, :, None] + steps,
+            observer=observer,
+        )
+
+
+@dataclass(slots=True)
+class StoreAccess:
+    """The KVAccess of one forward: writes the new K/V, then attends over what is valid."""
+
+    store: KVStore
+    plans: list[AttentionPlan]  # per layer
+    rope: Tensor  # [2, n, T, D]
+    row_index: Tensor  # [n, T]
+    entry_index: Tensor  # [n, T]
+    observer: Observer | None = None
+
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        if self.observer is not None:
+            self.observer(layer, q)
+        k_cache, v_cache = self.store.k[layer], self.store.v[layer]  # [rows, Hkv, capacity, D]
+        k_cache[self.row_index, :, self.entry_index] = k
+        v_cache[self.row_index, :, self.entry_index] = v
+        return self.plans[layer].attend(q, k_cache, v_cache)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What a slot's cache still holds of the last prompt that was prefilled into it."""
+
+    tokens: NDArray[np.int64]  # [S]
+    queries: Tensor  # [L, H, w, D], those of the last w prompt tokens
+    logits: Tensor  # [V], after the last prompt token
+
+
+class KVCache(KVStore):
+    """The target's cache, one slot per row of the batch.
+
+    `lengths` are host integers: every step ends with reading the accepted counts back anyway,
+    because text, stop strings and limits are decided on the host.
+    """
+
+    def __init__(
+        self, model: Decoder, backend: AttentionBackend, *, rows: int, capacity: int
+    ) -> None:
+        super().__init__(model, backend, rows=rows, capacity=capacity)
+        self.lengths = [0] * rows
+        self.prompt_lengths = [0] * rows
+        self.prompts: list[Prompt | None] = [None] * rows
+
+    def following(
+        self, slots: Sequence[int], new: int, *, ahead: int = 0, observer: Observer | None = None
+    ) -> StoreAccess:
+        """Access for `new` tokens that come `ahead` tokens after each row's valid ones."""
+        starts = [self.lengths[s] + ahead for s in slots]
+        prompts = [self.prompt_lengths[s] for s in slots]
+        return self.access(slots, starts, starts, prompts, new, observer=observer)
+
+    def advance(self, slots: Sequence[int], counts: Sequence[int]) -> None:
+        """Declares each row's next `counts` tokens valid. What lies beyond is scratch."""
+        for slot, count in zip(slots, counts, strict=True):
+            self.lengths[slot] += count
+
+    def copy_prefix(self, source: int, target: int, length: int) -> None:
+        """Makes `target` hold the first `length` tokens of `source`, and nothing else."""
+        if source != target:
+            for store in (self.k, self.v):
+                store[:, target, :, :length] = store[:, source, :, :length]
+        self.lengths[target] = length

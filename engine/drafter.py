@@ -1,0 +1,58 @@
+"""Who drafts: state in, γ proposals per row out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from magicdec.engine.acceptance import Proposal, Rule
+from magicdec.engine.draft_view import DraftView
+from magicdec.engine.model.decoder import Decoder
+
+
+class Drafter(ABC):
+    @abstractmethod
+    def admit(self, slot: int) -> None:
+        """A row was prefilled into `slot`."""
+
+    @abstractmethod
+    def propose(self, slots: Sequence[int], pending: Tensor, gamma: int, rule: Rule) -> Proposal:
+        """γ tokens after pending [n, 1], each row's last token, which no cache holds yet."""
+
+    @abstractmethod
+    def commit(self, slots: Sequence[int], counts: Sequence[int]) -> None:
+        """The last `counts` tokens of each row's full cache were accepted."""
+
+    @abstractmethod
+    def entries(self, slot: int) -> int:
+        """KV entries that the row's next draft step reads."""
+
+
+class SelfDrafter(Drafter):
+    """The target model itself, over a sparse view of its own cache (MagicDec, section 4)."""
+
+    def __init__(self, model: Decoder, view: DraftView) -> None:
+        self._model, self._view = model, view
+
+    def admit(self, slot: int) -> None:
+        self._view.admit(slot)
+
+    def commit(self, slots: Sequence[int], counts: Sequence[int]) -> None:
+        self._view.commit(slots, counts)
+
+    def entries(self, slot: int) -> int:
+        return self._view.entries(slot)
+
+    def propose(self, slots: Sequence[int], pending: Tensor, gamma: int, rule: Rule) -> Proposal:
+        tokens, probs = [], []
+        token = pending[:, 0]
+        for ahead in range(gamma):
+            logits = self._model.forward(token[:, None], self._view.access(slots, ahead))
+            token, q = rule.draft(logits[:, 0], ahead)
+            tokens.append(token)
+            if q is not None:
+                probs.append(q)
+        return Proposal(torch.stack(tokens, dim=1), torch.stack(probs, dim=1) if probs else None)

@@ -1,0 +1,208 @@
+"""Runs requests through a batch of slots: prefill, step, retire, admit."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from magicdec.engine.acceptance import Proposal, Rule, make_rule
+from magicdec.engine.cache import KVCache
+from magicdec.engine.clock import Clock
+from magicdec.engine.config import DecodeConfig
+from magicdec.engine.draft_view import make_view
+from magicdec.engine.drafter import Drafter, SelfDrafter
+from magicdec.engine.events import (
+    Event,
+    PhaseTimes,
+    PrefillProgress,
+    RowFinished,
+    RowStarted,
+    RowStep,
+    RunFinished,
+    StepFinished,
+)
+from magicdec.engine.model.decoder import Decoder
+from magicdec.engine.prefill import PREFILL_CHUNK, prefill
+from magicdec.engine.request import Request
+from magicdec.engine.row import Row
+from magicdec.engine.selectors.base import SELECTORS
+from magicdec.engine.step import speculative_step
+from magicdec.engine.text.tokenizer import Tokenizer
+from magicdec.kernels.attention import AttentionBackend
+
+
+class Engine:
+    """A model with a full cache of `slots` rows of `capacity` tokens.
+
+    The cache outlives a run: prompts that are still in it are not prefilled again.
+    """
+
+    def __init__(
+        self,
+        model: Decoder,
+        tokenizer: Tokenizer,
+        backend: AttentionBackend,
+        *,
+        slots: int,
+        capacity: int,
+        chunk: int = PREFILL_CHUNK,
+        clock: Clock | None = None,
+    ) -> None:
+        self.model, self.tokenizer, self.chunk = model, tokenizer, chunk
+        self.cache = KVCache(model, backend, rows=slots, capacity=capacity)
+        self.clock = clock or Clock()
+
+    def run(self, requests: Sequence[Request], config: DecodeConfig) -> Iterator[Event]:
+        """Decodes every request; see `events` for what it yields, and when.
+
+        Closing the iterator between two events stops the run; nothing is left behind but the
+        prompts in the cache. Raises ConfigError for a selector that cannot be used.
+        """
+        run = _Run(self, requests, config)
+        yield from run.events()
+
+
+class _Run:
+    """The state of one `Engine.run`."""
+
+    def __init__(self, engine: Engine, requests: Sequence[Request], config: DecodeConfig) -> None:
+        self.engine, self.config = engine, config
+        self.model, self.cache, self.clock = engine.model, engine.cache, engine.clock
+        self.waiting = deque(requests)
+        self.active: list[Row] = []
+        self.observed = 0
+        self.drafter = self._make_drafter(max(len(r.tokens) for r in requests))
+        self.rule: Rule = make_rule(
+            config.sampling,
+            slots=self.cache.rows,
+            positions=config.max_new_tokens + config.gamma + 1,
+            device=self.model.device,
+        )
+        self.entries_read, self.draft_steps = 0, 0
+
+    def _make_drafter(self, context: int) -> Drafter | None:
+        config = self.config
+        if config.gamma == 0:
+            return None
+        selector = SELECTORS.create(config.selector, config.selector_options)
+        self.observed = selector.observed
+        view = make_view(
+            self.cache,
+            selector,
+            budget=config.budget,
+            context=context,
+            growth=config.max_new_tokens,
+            gamma=config.gamma,
+        )
+        return SelfDrafter(self.model, view)
+
+    def events(self) -> Iterator[Event]:
+        self.clock.restart()
+        total = PhaseTimes()
+        step = 0
+        while self.waiting or self.active:
+            yield from self._admit()
+            total += self.clock.lap()
+            if not self.active:
+                continue
+            rows = list(self.active)
+            shares = self._step(rows)
+            step += 1
+            phases = self.clock.lap()
+            total += phases
+            yield StepFinished(step, max(s.drafted for s in shares), shares, phases)
+            yield from self._retire()
+        read = self.entries_read / self.draft_steps if self.draft_steps else 0.0
+        yield RunFinished(total + self.clock.lap(), read)
+
+    def _step(self, rows: list[Row]) -> tuple[RowStep, ...]:
+        # What a row drafts past its limit would be thrown away.
+        drafted = [min(self.config.gamma, row.remaining - 1) for row in rows]
+        self._count_reads(rows, max(drafted))
+        outcomes = speculative_step(
+            self.model, self.cache, self.drafter, self.rule, rows, drafted, self.clock
+        )
+        shares = []
+        for row, gamma, outcome in zip(rows, drafted, outcomes, strict=True):
+            tokens, text = row.take(outcome.tokens)
+            shares.append(RowStep(row.request.row, tokens, text, gamma, outcome.accepted))
+        return tuple(shares)
+
+    def _count_reads(self, rows: list[Row], gamma: int) -> None:
+        if self.drafter is not None and gamma > 0:
+            held = sum(self.drafter.entries(row.slot) for row in rows)
+            self.entries_read += gamma * held + len(rows) * gamma * (gamma + 1) // 2
+            self.draft_steps += gamma * len(rows)
+
+    def _admit(self) -> Iterator[Event]:
+        """Prefills waiting requests into free slots, the longest first: it serves the others."""
+        taken = {row.slot for row in self.active}
+        free = [slot for slot in range(self.cache.rows) if slot not in taken]
+        batch = [self.waiting.popleft() for _ in range(min(len(free), len(self.waiting)))]
+        if not batch:
+            return
+        with self.clock.phase("prefill"):
+            placed = self._place(batch, free)
+            yield from self._prefill(sorted(placed, key=lambda p: -len(p[0].tokens)))
+            for request, slot in placed:
+                yield self._start(request, slot)
+        self.active.sort(key=lambda row: row.slot)  # neighbours can share an attention call
+        yield from self._retire()
+
+    def _place(self, batch: list[Request], free: list[int]) -> list[tuple[Request, int]]:
+        """Gives each request a slot, its old one when that still holds its prompt."""
+        held = {
+            tuple(prompt.tokens.tolist()): slot
+            for slot in free
+            if (prompt := self.cache.prompts[slot]) is not None
+        }
+        slots = {r.row: held.pop(r.tokens) for r in batch if r.tokens in held}
+        rest = iter([slot for slot in free if slot not in slots.values()])
+        return [(r, slots[r.row] if r.row in slots else next(rest)) for r in batch]
+
+    def _prefill(self, placed: list[tuple[Request, int]]) -> Iterator[PrefillProgress]:
+        total = sum(len(request.tokens) for request, _ in placed)
+        done, reused = 0, 0  # of the requests before the current one
+        begun = self.clock.now()
+        for request, slot in placed:
+            for chunk in prefill(
+                self.model, self.cache, slot, request.tokens,
+                chunk=self.engine.chunk, observed=self.observed,
+            ):  # fmt: skip
+                yield PrefillProgress(
+                    row=request.row,
+                    row_done=chunk.done,
+                    row_total=len(request.tokens),
+                    done=done + chunk.done,
+                    total=total,
+                    reused=reused + chunk.reused,
+                    seconds=self.clock.now() - begun,
+                )
+            done += chunk.done
+            reused += chunk.reused
+
+    def _start(self, request: Request, slot: int) -> RowStarted:
+        """The row's first token comes from the prefill's logits; then it joins the batch."""
+        row = Row(request, slot, self.config, self.engine.tokenizer, self.model.spec.eos_ids)
+        prompt = self.cache.prompts[slot]
+        assert prompt is not None
+        self.rule.admit(slot, request.row)
+        self.rule.begin([slot], [0], [0])
+        nothing = Proposal(torch.empty(1, 0, dtype=torch.int64, device=self.model.device))
+        first = int(self.rule.accept(nothing, prompt.logits[None, None]).next)
+        _, text = row.take([first])
+        if self.drafter is not None and row.finish_reason is None:
+            with self.clock.phase("select"):
+                self.drafter.admit(slot)
+        self.active.append(row)
+        return RowStarted(request.row, request.document, len(request.tokens), first, text)
+
+    def _retire(self) -> Iterator[RowFinished]:
+        """Finished rows leave the batch; their slot is free for a waiting request."""
+        ended = [row for row in self.active if row.finish_reason is not None]
+        self.active = [row for row in self.active if row.finish_reason is None]
+        for row in ended:
+            assert row.finish_reason is not None
+            yield RowFinished(row.request.row, row.finish_reason, tuple(row.tokens), row.text)

@@ -1,0 +1,97 @@
+"""Converted models, kept once in the user's cache.
+
+An entry is a folder that appears complete or not at all: it is built beside its place and renamed.
+A file lock per entry lets one process build while others wait for the result.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from magicdec.engine.errors import ModelError
+from magicdec.engine.loading.cachedir import OVERRIDE, cache_root
+from magicdec.engine.loading.files import one_line
+
+MANIFEST = "entry.json"
+SPEC = "spec.json"
+FORMAT = 1  # raise it when converted files change
+_HASHED_BELOW = 64 * 2**20  # bytes; beyond, the size and the safetensors header must do
+
+Source = dict[str, Any]
+
+
+def models_folder() -> Path:
+    return cache_root() / "models"
+
+
+def is_complete(entry: Path, source: Source) -> bool:
+    """Whether `entry` was made from `source` and its files are as they were written."""
+    try:
+        manifest = json.loads((entry / MANIFEST).read_text(encoding="utf-8"))
+        return bool(manifest == _manifest(entry, source))
+    except (OSError, ValueError):
+        return False
+
+
+def ensure(entry: Path, source: Source, build: Callable[[Path], None]) -> None:
+    """Has `build` fill `entry` unless it is complete.
+
+    Raises ModelError when the cache cannot be written, and what `build` raises.
+    """
+    if not is_complete(entry, source):
+        rebuild(entry, source, build, unless=lambda: is_complete(entry, source))
+
+
+def rebuild(
+    entry: Path, source: Source, build: Callable[[Path], None], unless: Callable[[], bool]
+) -> None:
+    """Replaces `entry`, unless another process has done so by the time this one may."""
+    try:
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(entry.parent / f".{entry.name}.lock"):
+            if unless():
+                return
+            for left_over in entry.parent.glob(f".{entry.name}.tmp*"):  # of a killed process
+                shutil.rmtree(left_over, ignore_errors=True)
+            with tempfile.TemporaryDirectory(
+                dir=entry.parent, prefix=f".{entry.name}.tmp", ignore_cleanup_errors=True
+            ) as temporary:
+                _build_and_swap(entry, source, build, Path(temporary))
+    except OSError as error:
+        raise ModelError(
+            f"cannot write to the cache {entry.parent} ({one_line(error)}); "
+            f"make room or set {OVERRIDE} to another folder"
+        ) from None
+
+
+def _build_and_swap(
+    entry: Path, source: Source, build: Callable[[Path], None], temporary: Path
+) -> None:
+    fresh, old = temporary / "new", temporary / "old"
+    fresh.mkdir()
+    build(fresh)
+    manifest = json.dumps(_manifest(fresh, source))
+    (fresh / MANIFEST).write_text(manifest, encoding="utf-8")
+    if entry.exists():
+        entry.rename(old)  # a folder that is not empty cannot be replaced in one step
+    fresh.rename(entry)
+
+
+def _manifest(folder: Path, source: Source) -> dict[str, Any]:
+    files = sorted(path for path in folder.iterdir() if path.name != MANIFEST)
+    return {"format": FORMAT, "source": source, "files": {f.name: _seal(f) for f in files}}
+
+
+def _seal(file: Path) -> list[Any]:
+    size = file.stat().st_size
+    if size >= _HASHED_BELOW:
+        return [size, None]
+    return [size, hashlib.sha256(file.read_bytes()).hexdigest()]

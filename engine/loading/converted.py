@@ -1,0 +1,60 @@
+"""Opening GGUF files through the cache of converted models."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+from magicdec.engine.errors import ModelError
+from magicdec.engine.loading import cache
+from magicdec.engine.loading.checkpoint import Checkpoint, Progress
+from magicdec.engine.loading.files import read_json
+from magicdec.engine.loading.tokenizer_files import read_tokenizer
+from magicdec.engine.loading.weights import open_weights
+from magicdec.engine.model.spec import ModelSpec
+
+
+def open_gguf(name: str, file: Path, progress: Progress) -> Checkpoint:
+    """Opens GGUF `file`, converting it when it is new or has changed. Raises ModelError."""
+
+    def build(folder: Path) -> None:
+        from magicdec.engine.loading.gguf_file import convert
+
+        convert(file, folder, progress)
+
+    path = file.resolve()
+    status = path.stat()
+    place = hashlib.sha256(str(path).encode()).hexdigest()[:12]
+    source = {"path": str(path), "size": status.st_size, "mtime_ns": status.st_mtime_ns}
+    return open_entry(name, cache.models_folder() / f"{path.stem}-{place}", source, build)
+
+
+def open_entry(
+    name: str, entry: Path, source: cache.Source, build: Callable[[Path], None]
+) -> Checkpoint:
+    """Opens `entry`, building it when it is absent or from another source, or does not open."""
+    cache.ensure(entry, source, build)
+    try:
+        return _open(name, entry)
+    except ModelError:  # the manifest fits, but the large file's header does not
+        cache.rebuild(entry, source, build, unless=lambda: _opens(name, entry))
+        return _open(name, entry)
+
+
+def _opens(name: str, entry: Path) -> bool:
+    try:
+        _open(name, entry)
+    except ModelError:
+        return False
+    return True
+
+
+def _open(name: str, entry: Path) -> Checkpoint:
+    spec = ModelSpec.from_json(read_json(entry / cache.SPEC))
+    return Checkpoint(
+        name=name,
+        spec=spec,
+        weights=open_weights(entry, spec),
+        tokenizer=read_tokenizer(entry, spec.vocab_size),
+    )

@@ -1,0 +1,37 @@
+"""Reading the small files of a model folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from magicdec.engine.errors import ModelError
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in `path`. Raises ModelError when it is missing or holds something else."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ModelError(
+            f"{path.parent} has no {path.name}; give a folder written by save_pretrained, "
+            "or a .gguf file"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise ModelError(
+            f"{path} cannot be read ({one_line(error)}); copy or download the model again"
+        ) from None
+    if not isinstance(data, dict):
+        raise ModelError(f"{path} holds no JSON object; copy or download the model again")
+    return data
+
+
+def read_json_if_any(path: Path) -> dict[str, Any]:
+    """As `read_json`, but a missing file reads as an empty object."""
+    return read_json(path) if path.exists() else {}
+
+
+def one_line(error: BaseException, limit: int = 200) -> str:
+    """The text of a library's error, fit for a one-line message."""
+    return " ".join(str(error).split())[:limit] or type(error).__name__

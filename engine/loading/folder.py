@@ -1,0 +1,80 @@
+"""A local folder as transformers' save_pretrained writes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from magicdec.engine.errors import ModelError
+from magicdec.engine.loading.checkpoint import Checkpoint
+from magicdec.engine.loading.files import one_line, read_json, read_json_if_any
+from magicdec.engine.loading.quiet import quiet_transformers
+from magicdec.engine.loading.tokenizer_files import read_tokenizer
+from magicdec.engine.loading.weights import open_weights
+from magicdec.engine.model.spec import SUPPORTED, ModelSpec
+
+
+def open_folder(name: str, folder: Path) -> Checkpoint:
+    """Opens `folder`. Raises ModelError for what is missing, damaged or not supported."""
+    config = read_json(folder / "config.json")
+    spec = read_spec(folder, config)
+    return Checkpoint(
+        name=name,
+        spec=spec,
+        weights=open_weights(folder, spec),
+        tokenizer=read_tokenizer(folder, spec.vocab_size),
+    )
+
+
+def read_spec(folder: Path, config: dict[str, Any]) -> ModelSpec:
+    """The specification that `folder`'s config.json, already read, describes."""
+    _refuse(folder, config)
+    from transformers import AutoConfig  # over a second to import; the refusals above do not wait
+
+    try:
+        with quiet_transformers():
+            parsed = AutoConfig.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=False
+            )
+        spec = ModelSpec.from_hf(parsed, _eos_ids(folder, config))
+    except ModelError:
+        raise
+    except Exception as error:  # config classes validate with errors of many types
+        raise ModelError(
+            f"{folder / 'config.json'} cannot be used ({one_line(error)}); "
+            "copy or download the model again"
+        ) from None
+    if (share := spec.rope.get("partial_rotary_factor", 1.0)) != 1.0:
+        raise ModelError(
+            f"{folder} rotates only {share} of each head, which is not supported; "
+            "choose a model with full rotary embeddings"
+        )
+    return spec
+
+
+def _refuse(folder: Path, config: dict[str, Any]) -> None:
+    kind = config.get("model_type")
+    if kind not in SUPPORTED:
+        raise ModelError(
+            f"architecture {kind!r} in {folder} is not supported; "
+            f"choose a model of type {', '.join(SUPPORTED)}"
+        )
+    if (quantized := config.get("quantization_config")) is not None:
+        method = quantized.get("quant_method") if isinstance(quantized, dict) else quantized
+        raise ModelError(
+            f"weights in {folder} are quantized ({method}), which is supported only from .gguf "
+            "files; choose the unquantized model"
+        )
+    if (activation := config.get("hidden_act", "silu")) not in ("silu", "swish"):
+        raise ModelError(
+            f"activation {activation!r} in {folder} is not supported; choose a model with silu"
+        )
+
+
+def _eos_ids(folder: Path, config: dict[str, Any]) -> tuple[int, ...]:
+    """generation_config.json knows best: chat models end a turn with other tokens than a text."""
+    for source in (read_json_if_any(folder / "generation_config.json"), config):
+        ids = source.get("eos_token_id")
+        if ids is not None:
+            return tuple(ids) if isinstance(ids, list) else (ids,)
+    return ()

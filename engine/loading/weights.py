@@ -1,0 +1,109 @@
+"""Safetensors files as a lazy mapping: a tensor is mapped into memory when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from magicdec.engine.errors import ModelError
+from magicdec.engine.loading.files import one_line, read_json
+from magicdec.engine.loading.shapes import Shape, check_shapes, required_shapes
+from magicdec.engine.model.spec import ModelSpec
+
+SINGLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+_FLOATS = ("F32", "F16", "BF16", "F64")
+
+
+class Weights(Mapping[str, Tensor]):
+    """Parameter name -> CPU tensor, over one or more safetensors files.
+
+    Opening reads the headers only. Raises ModelError for a file that is missing or damaged.
+    """
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        self._file_of: dict[str, Any] = {}
+        for path in files:
+            try:
+                file = safe_open(path, framework="pt", device="cpu")
+            except FileNotFoundError:
+                raise ModelError(
+                    f"weights file {path} is missing; copy or download the whole model again"
+                ) from None
+            except (SafetensorError, OSError) as error:
+                raise ModelError(
+                    f"weights file {path} is damaged ({one_line(error)}); copy or download it again"
+                ) from None
+            names: list[str] = list(file.keys())  # type: ignore[no-untyped-call]
+            self._file_of.update(dict.fromkeys(names, file))
+
+    def __getitem__(self, name: str) -> Tensor:
+        tensor: Tensor = self._file_of[name].get_tensor(name)
+        return tensor
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._file_of)
+
+    def __len__(self) -> int:
+        return len(self._file_of)
+
+    def shapes(self) -> dict[str, Shape]:
+        """Every tensor's shape, from the headers."""
+        return {name: tuple(self._header(name).get_shape()) for name in self}
+
+    def dtype(self, name: str) -> str:
+        """Safetensors' name of a tensor's type, such as BF16."""
+        dtype: str = self._header(name).get_dtype()
+        return dtype
+
+    def _header(self, name: str) -> Any:
+        return self._file_of[name].get_slice(name)
+
+
+def open_weights(folder: Path, spec: ModelSpec) -> Weights:
+    """Opens a folder's safetensors and holds them to `spec`.
+
+    Raises ModelError for missing, damaged or pickled files and for missing or misshapen tensors.
+    """
+    weights = Weights(_weight_files(folder))
+    check_shapes(spec, weights.shapes(), folder)
+    for name in required_shapes(spec):
+        if (dtype := weights.dtype(name)) not in _FLOATS:
+            raise ModelError(
+                f"tensor {name!r} in {folder} is stored as {dtype}; choose a checkpoint in "
+                "float32, float16 or bfloat16, or a .gguf file"
+            )
+    return weights
+
+
+def refuse_pickle(path: Path) -> ModelError:
+    """The error for weights that could run code when opened, with the way to convert them."""
+    folder = path.parent
+    return ModelError(
+        f"{path} is a pickle, which can run code when opened, so it is refused; if you trust it, "
+        f'convert it once: python -c "from transformers import AutoModelForCausalLM as M; '
+        f'M.from_pretrained({str(folder)!r}).save_pretrained({str(folder)!r})"'
+    )
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    if (folder / SINGLE).exists():
+        return [folder / SINGLE]
+    if (folder / INDEX).exists():
+        placed = read_json(folder / INDEX).get("weight_map")
+        if not isinstance(placed, dict) or not placed:
+            raise ModelError(
+                f"{folder / INDEX} has no weight_map; copy or download the whole model again"
+            )
+        return [folder / str(file) for file in sorted(set(placed.values()))]
+    for pattern in PICKLES:
+        for path in sorted(folder.glob(pattern)):
+            raise refuse_pickle(path)
+    ggufs = sorted(folder.glob("*.gguf"))
+    hint = f"; for its GGUF give the file itself: {ggufs[0]}" if ggufs else ""
+    raise ModelError(f"{folder} has neither {SINGLE} nor {INDEX}{hint}")

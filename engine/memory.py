@@ -1,0 +1,142 @@
+"""What a run will need, before anything is allocated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from magicdec.engine.config import DecodeConfig
+from magicdec.engine.draft_view import view_capacity
+from magicdec.engine.errors import OutOfMemoryError
+from magicdec.engine.model.spec import ModelSpec
+from magicdec.engine.selectors.base import SELECTORS
+
+GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryForecast:
+    """Bytes by purpose, and what the device has free."""
+
+    weights: int
+    full_kv: int
+    draft_kv: int
+    workspace: int
+    available: int
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.full_kv + self.draft_kv + self.workspace
+
+    def lines(self) -> list[tuple[str, int]]:
+        return [
+            ("weights", self.weights),
+            ("full KV cache", self.full_kv),
+            ("draft KV cache", self.draft_kv),
+            ("workspace", self.workspace),
+        ]
+
+
+def forecast(
+    spec: ModelSpec,
+    config: DecodeConfig,
+    *,
+    batch: int,
+    context: int,
+    chunk: int,
+    dtype: torch.dtype,
+    available: int,
+) -> MemoryForecast:
+    """For `batch` rows of up to `context` prompt tokens."""
+    size, scratch = dtype.itemsize, 4
+    kv_token = spec.kv_bytes_per_token(size)
+    draft_entries = 0
+    if config.gamma > 0:
+        draft_entries = view_capacity(
+            SELECTORS.create(config.selector, config.selector_options),
+            budget=config.budget, context=context, growth=config.max_new_tokens,
+            gamma=config.gamma,
+        )  # fmt: skip
+    # Distributions (draft, target, residual, a float64 running sum) exist only when sampling.
+    copies = 1 if config.sampling.greedy else 6
+    logits = batch * (config.gamma + 1) * spec.vocab_size * scratch * copies
+    width = 3 * spec.hidden_size + 3 * spec.intermediate_size + 4 * spec.heads * spec.head_dim
+    chunk = min(chunk, context)
+    prefill = chunk * width * scratch + 2 * chunk * spec.group * context * scratch
+    return MemoryForecast(
+        weights=spec.parameters * size,
+        full_kv=batch * capacity(config, context) * kv_token,
+        draft_kv=batch * draft_entries * kv_token,
+        workspace=logits + prefill,
+        available=available,
+    )
+
+
+def capacity(config: DecodeConfig, context: int) -> int:
+    """Full-cache entries per row: the prompt, what it may gain, and a step's scratch."""
+    return context + config.max_new_tokens + config.gamma + 1
+
+
+def require_fit(
+    spec: ModelSpec,
+    config: DecodeConfig,
+    *,
+    batch: int,
+    context: int,
+    chunk: int,
+    dtype: torch.dtype,
+    available: int,
+) -> MemoryForecast:
+    """The forecast. Raises OutOfMemoryError, naming what would fit, when there is too little."""
+
+    def need(batch: int, context: int) -> MemoryForecast:
+        return forecast(
+            spec, config, batch=batch, context=context, chunk=chunk, dtype=dtype,
+            available=available,
+        )  # fmt: skip
+
+    wanted = need(batch, context)
+    if wanted.total <= available:
+        return wanted
+    parts = ", ".join(f"{name} {size / GIB:.1f}" for name, size in wanted.lines())
+    most_rows = _largest(lambda b: need(b, context).total <= available, batch)
+    most_tokens = _largest(lambda s: need(batch, s).total <= available, context)
+    fits = [
+        f"{most_rows} rows of {context:,} tokens" if most_rows else "",
+        f"{batch} rows of {most_tokens:,} tokens" if most_tokens else "",
+    ]
+    advice = " or ".join(f for f in fits if f)
+    raise OutOfMemoryError(
+        f"{batch} rows of {context:,} tokens need {wanted.total / GIB:.1f} GiB ({parts}), "
+        f"{available / GIB:.1f} GiB is free; "
+        + (f"largest that fits: {advice}" if advice else "not even one row fits: free some memory")
+    )
+
+
+def _largest(fits: Callable[[int], bool], bound: int) -> int:
+    """The largest n in 0..bound for which the monotone `fits` holds; 0 for none."""
+    low, high = 0, bound
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low
+
+
+def available_memory(device: torch.device) -> int:
+    """Free bytes on the device; on CPU bounded by the container's limit, where there is one."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return int(free)
+    import psutil
+
+    free = int(psutil.virtual_memory().available)
+    group = Path("/sys/fs/cgroup")
+    try:
+        limit = int((group / "memory.max").read_text())
+        used = int((group / "memory.current").read_text())
+    except (OSError, ValueError):  # no control group, or "max": no limit
+        return free
+    return min(free, max(0, limit - used))

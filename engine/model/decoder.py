@@ -1,0 +1,162 @@
+"""One decoder for llama, mistral, qwen2 and qwen3: pre-norm attention and gated MLP blocks.
+
+Q, K and V are one product, gate and up another, so that a step streams each weight once with few
+launches. The decoder knows nothing of caches: it hands each layer's q, k, v to a `KVAccess`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn.functional import silu
+
+from magicdec.engine.errors import ModelError
+from magicdec.engine.model.rope import Rope, rotate
+from magicdec.engine.model.spec import ModelSpec
+from magicdec.kernels.linear import Linear, make_linear
+
+
+class KVAccess(Protocol):
+    """What one forward may do with a cache."""
+
+    rope: Tensor  # [2, n, T, D], see Rope.tables
+
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Stores k, v [n, T, Hkv, D] and attends with q [n, T, H, D] -> [n, T, H, D]."""
+
+
+class Decoder:
+    """The model on its device, in its dtype.
+
+    Raises ModelError when a weight is missing or has another shape than the spec says.
+    """
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        weights: Mapping[str, Tensor],
+        *,
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> None:
+        self.spec = spec
+        self.device = device
+        self.dtype = dtype
+        self.rope = Rope(spec, device, dtype)
+        load = _Loader(weights, device, dtype)
+        hidden, vocab = spec.hidden_size, spec.vocab_size
+        self._embedding = load.tensor("model.embed_tokens.weight", vocab, hidden)
+        self._layers = [_Layer(spec, load, i) for i in range(spec.layers)]
+        self._norm = _Norm(spec, load, "model.norm")
+        head = "model.embed_tokens" if spec.tied else "lm_head"
+        self._head = load.linear((head, vocab), columns=hidden)
+
+    @torch.inference_mode()
+    def forward(self, tokens: Tensor, kv: KVAccess, *, last_only: bool = False) -> Tensor:
+        """tokens int64 [n, T] -> logits [n, T, V], or [n, 1, V] for the last token alone."""
+        x = self._embedding[tokens]  # [n, T, hidden]
+        for i, layer in enumerate(self._layers):
+            x = layer(i, x, kv)
+        if last_only:
+            x = x[:, -1:]
+        return self._head(self._norm(x))
+
+    @property
+    def streamed_bytes(self) -> int:
+        """Bytes of weights that one forward reads (the embedding is a look-up)."""
+        return self._head.nbytes + sum(
+            linear.nbytes for layer in self._layers for linear in layer.linears()
+        )
+
+
+class _Loader:
+    """Fetches weights by name, checks their shape, fuses them and moves them."""
+
+    def __init__(
+        self, weights: Mapping[str, Tensor], device: torch.device, dtype: torch.dtype
+    ) -> None:
+        self._weights, self._device, self._dtype = weights, device, dtype
+
+    def has(self, name: str) -> bool:
+        return name in self._weights
+
+    def tensor(self, name: str, *shape: int) -> Tensor:
+        if name not in self._weights:
+            raise ModelError(f"the model has no weight {name!r}; is the download complete?")
+        tensor = self._weights[name]
+        if tuple(tensor.shape) != shape:
+            raise ModelError(
+                f"weight {name!r} has shape {tuple(tensor.shape)}, its configuration says {shape}"
+            )
+        return tensor.to(self._device, self._dtype)
+
+    def linear(self, *parts: tuple[str, int], columns: int) -> Linear:
+        """One linear from the named parts, stacked along the output dimension."""
+        weight = self._stack([self.tensor(f"{n}.weight", rows, columns) for n, rows in parts])
+        biased = [n for n, _ in parts if self.has(f"{n}.bias")]
+        if not biased:
+            return make_linear(weight)
+        return make_linear(
+            weight, self._stack([self.tensor(f"{n}.bias", rows) for n, rows in parts])
+        )
+
+    @staticmethod
+    def _stack(parts: list[Tensor]) -> Tensor:
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+class _Norm:
+    """RMSNorm over the last dimension, computed in float32."""
+
+    def __init__(self, spec: ModelSpec, load: _Loader, name: str, width: int | None = None) -> None:
+        self._width = (width or spec.hidden_size,)
+        self._weight = load.tensor(f"{name}.weight", *self._width)
+        self._eps = spec.rms_norm_eps
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return torch.nn.functional.rms_norm(x, self._width, self._weight, self._eps)
+
+
+class _Layer:
+    def __init__(self, spec: ModelSpec, load: _Loader, index: int) -> None:
+        name, hidden, dim = f"model.layers.{index}", spec.hidden_size, spec.head_dim
+        attn, mlp = f"{name}.self_attn", f"{name}.mlp"
+        self._heads, self._kv_heads, self._dim = spec.heads, spec.kv_heads, dim
+        self._qkv = load.linear(
+            (f"{attn}.q_proj", spec.heads * dim),
+            (f"{attn}.k_proj", spec.kv_heads * dim),
+            (f"{attn}.v_proj", spec.kv_heads * dim),
+            columns=hidden,
+        )
+        self._out = load.linear((f"{attn}.o_proj", hidden), columns=spec.heads * dim)
+        self._gate_up = load.linear(
+            (f"{mlp}.gate_proj", spec.intermediate_size),
+            (f"{mlp}.up_proj", spec.intermediate_size),
+            columns=hidden,
+        )
+        self._down = load.linear((f"{mlp}.down_proj", hidden), columns=spec.intermediate_size)
+        self._attn_norm = _Norm(spec, load, f"{name}.input_layernorm")
+        self._mlp_norm = _Norm(spec, load, f"{name}.post_attention_layernorm")
+        normed = load.has(f"{attn}.q_norm.weight")  # qwen3
+        self._q_norm = _Norm(spec, load, f"{attn}.q_norm", dim) if normed else None
+        self._k_norm = _Norm(spec, load, f"{attn}.k_norm", dim) if normed else None
+
+    def linears(self) -> Iterator[Linear]:
+        yield from (self._qkv, self._out, self._gate_up, self._down)
+
+    def __call__(self, index: int, x: Tensor, kv: KVAccess) -> Tensor:
+        n, new, _ = x.shape
+        heads, kv_heads = self._heads, self._kv_heads
+        qkv = self._qkv(self._attn_norm(x)).view(n, new, heads + 2 * kv_heads, self._dim)
+        qk, v = qkv.split((heads + kv_heads, kv_heads), dim=2)  # [n, T, heads, D]
+        if self._q_norm is not None and self._k_norm is not None:
+            q, k = qk.split((heads, kv_heads), dim=2)
+            qk = torch.cat((self._q_norm(q), self._k_norm(k)), dim=2)
+        q, k = rotate(qk, kv.rope).split((heads, kv_heads), dim=2)
+        attended = kv.attend(index, q, k, v).reshape(n, new, heads * self._dim)
+        x = x + self._out(attended)
+        gate, up = self._gate_up(self._mlp_norm(x)).chunk(2, dim=-1)
+        return x + self._down(silu(gate) * up)

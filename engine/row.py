@@ -1,0 +1,60 @@
+"""The host's view of one row: what it has said, and whether it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from magicdec.engine.config import DecodeConfig
+from magicdec.engine.events import FinishReason
+from magicdec.engine.request import Request
+from magicdec.engine.text.streaming import TextStream
+from magicdec.engine.text.tokenizer import Tokenizer
+
+
+class Row:
+    """A request in a slot. `tokens` grows until EOS, a stop string or the limit ends it."""
+
+    def __init__(
+        self,
+        request: Request,
+        slot: int,
+        config: DecodeConfig,
+        tokenizer: Tokenizer,
+        eos_ids: Sequence[int],
+    ) -> None:
+        self.request, self.slot = request, slot
+        self.tokens: list[int] = []
+        self.finish_reason: FinishReason | None = None
+        self._limit = config.max_new_tokens
+        self._eos = frozenset() if config.ignore_eos else frozenset(eos_ids)
+        self._stream = TextStream(tokenizer, config.stop)
+
+    @property
+    def remaining(self) -> int:
+        return self._limit - len(self.tokens)
+
+    @property
+    def text(self) -> str:
+        return self._stream.text
+
+    def take(self, tokens: Sequence[int]) -> tuple[tuple[int, ...], str]:
+        """Appends tokens up to the one that ends the row; returns those and their text.
+
+        EOS ends the row before a stop string does, and both before the limit.
+        """
+        taken, text = 0, ""
+        for token in tokens:
+            self.tokens.append(token)
+            taken += 1
+            if token in self._eos:
+                self.finish_reason = "eos"
+            else:
+                text += self._stream.push(token)
+                if self._stream.stopped:
+                    self.finish_reason = "stop"
+                elif self.remaining == 0:
+                    self.finish_reason = "length"
+            if self.finish_reason is not None:
+                text += self._stream.finish()
+                break
+        return tuple(tokens[:taken]), text

@@ -1,0 +1,241 @@
+"""A model opened for use: what the command line and the terminal app hold on to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+
+from magicdec.engine.cache import KVCache
+from magicdec.engine.config import DecodeConfig
+from magicdec.engine.engine import Engine
+from magicdec.engine.environment import environment
+from magicdec.engine.errors import ConfigError, ModelError, OutOfMemoryError
+from magicdec.engine.events import Event
+from magicdec.engine.loading.checkpoint import Checkpoint, Progress, silent
+from magicdec.engine.loading.opening import open_checkpoint
+from magicdec.engine.lossless import Losslessness, compare
+from magicdec.engine.memory import MemoryForecast, available_memory, capacity, require_fit
+from magicdec.engine.model.decoder import Decoder
+from magicdec.engine.prefill import PREFILL_CHUNK
+from magicdec.engine.request import Request
+from magicdec.engine.text.documents import read_documents
+from magicdec.engine.text.rows import RowPlan, build_rows
+from magicdec.engine.text.tokenizer import Tokenizer
+from magicdec.engine.text.tokenizing import Take
+from magicdec.kernels.attention import AttentionBackend, get_backend
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+class Session:
+    """A checkpoint, the decoder made from it on first use, and the cache of the last run.
+
+    Opening reads no weights, so that documents can be read and memory forecast before.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        *,
+        device: torch.device,
+        dtype: torch.dtype,
+        backend: AttentionBackend,
+        chunk: int,
+        progress: Progress,
+    ) -> None:
+        self._checkpoint, self._progress = checkpoint, progress
+        self.device, self.dtype, self.backend, self.chunk = device, dtype, backend, chunk
+        self._model: Decoder | None = None
+        self._engine: Engine | None = None
+
+    @property
+    def model_name(self) -> str:
+        return self._checkpoint.name
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self._checkpoint.tokenizer
+
+    @property
+    def model(self) -> Decoder:
+        """The decoder, loaded on first use."""
+        if self._model is None:
+            self._progress("loading weights", None)
+            with _memory_errors():
+                self._model = Decoder(
+                    self._checkpoint.spec,
+                    self._checkpoint.weights,
+                    device=self.device,
+                    dtype=self.dtype,
+                )
+        return self._model
+
+    @property
+    def cache(self) -> KVCache:
+        """The full cache of the last run."""
+        assert self._engine is not None, "nothing has run yet"
+        return self._engine.cache
+
+    def environment(self) -> dict[str, object]:
+        """Where this session runs, as plain data."""
+        return {
+            **environment(self.device),
+            "model": self.model_name,
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "attention": self.backend.name,
+        }
+
+    def requests(
+        self,
+        sources: Sequence[str],
+        *,
+        context: int | None,
+        batch: int,
+        take: Take = "head",
+        rows: RowPlan = "staggered",
+        prompt: str | None = None,
+        raw: bool = False,
+    ) -> tuple[list[Request], list[str]]:
+        """Documents to rows (see `build_rows`), and warnings about the documents.
+
+        Raises ConfigError for a document that cannot be used.
+        """
+        documents = read_documents(list(sources))
+        requests = build_rows(
+            documents, self.tokenizer, context=context, batch=batch, take=take, rows=rows,
+            prompt=prompt, raw=raw,
+            progress=lambda name, done, total: self._progress(f"reading {name}", done / total),
+        )  # fmt: skip
+        return requests, [warning for document in documents for warning in document.warnings]
+
+    def plan_memory(
+        self, requests: Sequence[Request], config: DecodeConfig, batch: int
+    ) -> MemoryForecast:
+        """What a run will allocate. Raises OutOfMemoryError when that is not there."""
+        spec, free = self._checkpoint.spec, available_memory(self.device)
+        # What this session holds already is part of the forecast, too.
+        if self._model is not None:
+            free += spec.parameters * self.dtype.itemsize
+        if self._engine is not None:
+            free += self._engine.cache.k.nbytes + self._engine.cache.v.nbytes
+        return require_fit(
+            spec, config, batch=min(batch, len(requests)), context=_longest(requests),
+            chunk=self.chunk, dtype=self.dtype, available=free,
+        )  # fmt: skip
+
+    def warnings(self, requests: Sequence[Request], config: DecodeConfig) -> list[str]:
+        """What the user should know about these settings."""
+        trained = self._checkpoint.spec.max_position
+        longest = _longest(requests) + config.max_new_tokens
+        if longest <= trained:
+            return []
+        return [
+            f"context {longest:,} (prompt and new tokens) is beyond the {trained:,} tokens that "
+            f"{self.model_name} was trained for: expect the text to degrade, and with it what "
+            "acceptance and speedup say about useful text"
+        ]
+
+    def run(
+        self, requests: Sequence[Request], config: DecodeConfig, *, batch: int
+    ) -> Iterator[Event]:
+        """Decodes the requests, `batch` rows at a time. Prompts of the last run are kept.
+
+        Raises ConfigError, OutOfMemoryError, ModelError.
+        """
+        slots = min(batch, len(requests))
+        needed = capacity(config, _longest(requests))
+        with _memory_errors():
+            engine = self._engine
+            if engine is None or engine.cache.rows != slots or engine.cache.capacity < needed:
+                self._engine = None  # the old cache is freed before the new one is made
+                engine = Engine(
+                    self.model, self.tokenizer, self.backend,
+                    slots=slots, capacity=needed, chunk=self.chunk,
+                )  # fmt: skip
+                self._engine = engine
+            yield from engine.run(requests, config)
+
+    def check(
+        self,
+        requests: Sequence[Request],
+        config: DecodeConfig,
+        plain: Sequence[Sequence[int]],
+        speculative: Sequence[Sequence[int]],
+    ) -> Losslessness:
+        """Compares a plain and a speculative run: the token ids of each request."""
+        if not config.sampling.greedy:
+            return Losslessness(
+                checked=False,
+                reason="sampled text differs by design; the guarantee is the distribution",
+            )
+        with _memory_errors():
+            return compare(
+                self.model, self.backend, requests, plain, speculative, width=config.gamma + 1
+            )
+
+
+def open_session(
+    model: str,
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    threads: int | None = None,
+    attention: str = "auto",
+    chunk: int = PREFILL_CHUNK,
+    progress: Progress = silent,
+) -> Session:
+    """Opens a model by alias, Hugging Face id, folder or .gguf file.
+
+    Raises ModelError for a model or device that is unavailable, ConfigError for a bad setting.
+    """
+    if threads is not None:
+        torch.set_num_threads(threads)
+    place = pick_device(device)
+    return Session(
+        open_checkpoint(model, progress),
+        device=place,
+        dtype=pick_dtype(dtype, place),
+        backend=get_backend(attention, place),
+        chunk=chunk,
+        progress=progress,
+    )
+
+
+def pick_device(name: str) -> torch.device:
+    """auto: a GPU when there is one. Raises ModelError when the device is not there."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise ModelError(f"device {name!r} is not available here; use --device cpu")
+    try:
+        return torch.device(name)
+    except RuntimeError as error:
+        raise ConfigError(f"no device is called {name!r}; use auto, cpu or cuda") from error
+
+
+def pick_dtype(name: str, device: torch.device) -> torch.dtype:
+    """auto: float32 on CPU, where it is exact and fastest; bfloat16 on a GPU."""
+    if name == "auto":
+        return torch.float32 if device.type == "cpu" else torch.bfloat16
+    if name not in DTYPES:
+        raise ConfigError(f"no dtype is called {name!r}; use auto, {', '.join(DTYPES)}")
+    return DTYPES[name]
+
+
+def _longest(requests: Sequence[Request]) -> int:
+    return max(len(r.tokens) for r in requests)
+
+
+@contextmanager
+def _memory_errors() -> Iterator[None]:
+    """Turns an allocation that failed in spite of the forecast into one line."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise OutOfMemoryError("the GPU ran out of memory; lower --batch or --context") from error
+    except RuntimeError as error:
+        if "can't allocate memory" not in str(error):
+            raise
+        raise OutOfMemoryError("out of memory; lower --batch or --context") from error

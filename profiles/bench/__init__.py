@@ -1,0 +1,1 @@
+"""What `make bench` measures: ratios from one run, never absolute claims."""

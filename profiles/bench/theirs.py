@@ -1,0 +1,70 @@
+"""transformers' `generate` on the same weights and the same cached prompts."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+
+from magicdec.engine.cache import KVCache
+from magicdec.engine.loading.checkpoint import Checkpoint
+
+
+class TransformersDecoding:
+    """Decodes where our cache stands, so that its prompts need no second prefill."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        from transformers import AutoConfig, AutoModelForCausalLM
+
+        spec = checkpoint.spec
+        config = AutoConfig.for_model(
+            spec.model_type,
+            vocab_size=spec.vocab_size,
+            hidden_size=spec.hidden_size,
+            intermediate_size=spec.intermediate_size,
+            num_hidden_layers=spec.layers,
+            num_attention_heads=spec.heads,
+            num_key_value_heads=spec.kv_heads,
+            head_dim=spec.head_dim,
+            rms_norm_eps=spec.rms_norm_eps,
+            max_position_embeddings=spec.max_position,
+            tie_word_embeddings=spec.tied,
+            rope_parameters=spec.rope,
+        )
+        self._model: Any = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
+        self._model.load_state_dict(checkpoint.weights, strict=not spec.tied)
+        self._model.eval()
+
+    def decode(self, cache: KVCache, tokens: int) -> tuple[float, list[list[int]]]:
+        """Greedy tokens after every slot's prompt, which must be equally long.
+
+        Returns seconds per step (all rows) and each row's tokens.
+        """
+        prompts = [p for p in cache.prompts if p is not None]
+        ids = torch.stack([torch.from_numpy(p.tokens) for p in prompts])
+        held = ids.shape[1] - 1  # the last prompt token is fed, as `generate` wants
+        past = self._past(cache, held)
+        began = time.perf_counter()
+        out = self._model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            past_key_values=past,
+            max_new_tokens=tokens,
+            do_sample=False,
+            eos_token_id=None,
+            pad_token_id=0,
+        )
+        seconds = time.perf_counter() - began
+        return seconds / tokens, out[:, ids.shape[1] :].tolist()
+
+    @staticmethod
+    def _past(cache: KVCache, length: int) -> Any:
+        from transformers import DynamicCache
+
+        past = DynamicCache()
+        for layer in range(cache.k.shape[0]):
+            past.update(
+                cache.k[layer, :, :, :length].clone(), cache.v[layer, :, :, :length].clone(), layer
+            )
+        return past

@@ -1,0 +1,165 @@
+"""Shared fixtures: tiny random models made with transformers, so that no download is needed."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """A model in both worlds: ours and transformers'."""
+
+    ours: Any
+    theirs: Any
+
+
+@functools.cache
+def make_tiny(kind: str = "llama", seed: int = 0, **changes: Any) -> Tiny:
+    """A seeded random model: 2 layers, 4 query heads on 2 KV heads of 16, vocabulary 128."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    from magicdec.engine.model.decoder import Decoder
+    from magicdec.engine.model.spec import ModelSpec
+
+    sizes: dict[str, Any] = {
+        "vocab_size": 128,
+        "hidden_size": 64,
+        "intermediate_size": 96,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "max_position_embeddings": 512,
+        "initializer_range": 0.2,  # decided logits: no accidental ties
+        "bos_token_id": None,
+        "eos_token_id": 2,
+        "tie_word_embeddings": False,
+    }
+    rope = changes.pop("rope", None)
+    if rope is not None:
+        sizes["rope_parameters"] = {"rope_theta": 10000.0, **dict(rope)}
+    config = AutoConfig.for_model(kind, **{**sizes, **changes})
+    torch.manual_seed(seed)
+    theirs = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+    for name, parameter in theirs.named_parameters():
+        if name.endswith("bias"):
+            torch.nn.init.normal_(parameter, std=0.5)
+        elif "norm" in name:
+            torch.nn.init.normal_(parameter, mean=1.0, std=0.2)
+    ours = Decoder(
+        ModelSpec.from_hf(config, eos_ids=(2,)),
+        theirs.state_dict(),
+        device=torch.device("cpu"),
+        dtype=torch.float32,
+    )
+    return Tiny(ours, theirs)
+
+
+@pytest.fixture
+def tiny() -> Any:
+    return make_tiny
+
+
+@functools.cache
+def make_tokenizer() -> Any:
+    """128 words: token i is written "w<i>", words are joined by spaces."""
+    from tokenizers import Tokenizer as Backend
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Whitespace
+
+    from magicdec.engine.text.tokenizer import Tokenizer
+
+    backend = Backend(WordLevel({f"w{i}": i for i in range(128)}, unk_token="w0"))
+    backend.pre_tokenizer = Whitespace()
+    return Tokenizer(backend)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All events of a run, and what the rows said."""
+
+    events: list[Any]
+    engine: Any
+
+    @property
+    def tokens(self) -> list[list[int]]:
+        return [list(e.token_ids) for e in self._finished()]
+
+    @property
+    def texts(self) -> list[str]:
+        return [e.text for e in self._finished()]
+
+    @property
+    def reasons(self) -> list[str]:
+        return [e.finish_reason for e in self._finished()]
+
+    @property
+    def steps(self) -> list[Any]:
+        return [e for e in self.events if type(e).__name__ == "StepFinished"]
+
+    def _finished(self) -> list[Any]:
+        ended = [e for e in self.events if type(e).__name__ == "RowFinished"]
+        return sorted(ended, key=lambda e: e.row)
+
+
+@pytest.fixture
+def decode() -> Any:
+    """Runs prompts through an engine: decode(model, prompts, slots=..., gamma=..., ...)."""
+    import torch
+
+    from magicdec.engine.config import DecodeConfig
+    from magicdec.engine.engine import Engine
+    from magicdec.engine.request import Request
+    from magicdec.kernels.attention import get_backend
+
+    def run(
+        model: Any,
+        prompts: Any,
+        *,
+        slots: int | None = None,
+        rows: Any = None,
+        chunk: int = 32,
+        attention: str = "sdpa",
+        engine: Any = None,
+        **settings: Any,
+    ) -> Outcome:
+        config = DecodeConfig(**settings)
+        longest = max(len(p) for p in prompts)
+        engine = engine or Engine(
+            model,
+            make_tokenizer(),
+            get_backend(attention, torch.device("cpu")),
+            slots=slots or len(prompts),
+            capacity=longest + config.max_new_tokens + config.gamma + 1,
+            chunk=chunk,
+        )
+        requests = [
+            Request(f"doc{i}", tuple(p), i)
+            for i, p in zip(rows or range(len(prompts)), prompts, strict=True)
+        ]
+        return Outcome(list(engine.run(requests, config)), engine)
+
+    return run
+
+
+@functools.cache
+def make_prompt(length: int, seed: int = 0) -> tuple[int, ...]:
+    import random
+
+    rng = random.Random(1000 * seed + length)
+    return tuple(rng.randrange(3, 128) for _ in range(length))
+
+
+@pytest.fixture
+def prompt() -> Any:
+    return make_prompt
+
+
+@pytest.fixture
+def tokenizer() -> Any:
+    return make_tokenizer()
