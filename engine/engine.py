@@ -60,7 +60,9 @@ class Engine:
         Closing the iterator between two events stops the run; nothing is left behind but the
         prompts in the cache. Raises ConfigError for a selector that cannot be used.
         """
-        run = _Run(self, requests, config)
+        self.clock.restart()
+        with self.clock.phase("prefill"):  # all that comes before the first token
+            run = _Run(self, requests, config)
         yield from run.events()
 
 
@@ -99,7 +101,6 @@ class _Run:
         return SelfDrafter(self.model, view)
 
     def events(self) -> Iterator[Event]:
-        self.clock.restart()
         total = PhaseTimes()
         step = 0
         while self.waiting or self.active:

@@ -108,7 +108,7 @@ def require_fit(
     most_rows = _largest(lambda b: need(b, context).total <= available, batch)
     most_tokens = _largest(lambda s: need(batch, s).total <= available, context)
     fits = [
-        f"{most_rows} rows of {context:,} tokens" if most_rows else "",
+        f"{most_rows} row{'s' if most_rows > 1 else ''} of {context:,} tokens" if most_rows else "",
         f"{batch} rows of {most_tokens:,} tokens" if most_tokens else "",
     ]
     advice = " or ".join(f for f in fits if f)

@@ -124,6 +124,7 @@ def decode() -> Any:
         slots: int | None = None,
         rows: Any = None,
         chunk: int = 32,
+        capacity: int | None = None,
         attention: str = "sdpa",
         engine: Any = None,
         **settings: Any,
@@ -135,7 +136,7 @@ def decode() -> Any:
             make_tokenizer(),
             get_backend(attention, torch.device("cpu")),
             slots=slots or len(prompts),
-            capacity=longest + config.max_new_tokens + config.gamma + 1,
+            capacity=capacity or longest + config.max_new_tokens + config.gamma + 1,
             chunk=chunk,
         )
         requests = [
