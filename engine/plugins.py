@@ -7,7 +7,7 @@ import importlib
 import pkgutil
 import typing
 from collections.abc import Mapping
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
 
 from magicdec.engine.errors import ConfigError
@@ -38,19 +38,14 @@ class Registry(Generic[T]):
         """The class called `name`. Raises ConfigError when there is none."""
         kind = self.base.__name__
         if ":" in name:
-            module_name, _, attribute = name.partition(":")
-            try:
-                found = getattr(importlib.import_module(module_name), attribute)
-            except (ImportError, AttributeError, ValueError) as error:
-                raise ConfigError(f"cannot load {kind} {name!r}: {error}") from error
-            return self._checked(name, found)
+            return self._imported(name, EntryPoint(name, name, self.group))
         if name not in self.names():
             raise ConfigError(
                 f"no {kind} is called {name!r}; choose from {', '.join(self.names())}, "
                 "or give package.module:Class"
             )
         for entry in entry_points(group=self.group, name=name):
-            return self._checked(name, entry.load())
+            return self._imported(name, entry)
         module = importlib.import_module(f"{self.package}.{name}")
         own = [
             c
@@ -60,7 +55,13 @@ class Registry(Generic[T]):
         assert len(own) == 1, f"{module.__name__} must define exactly one {kind}, found {own}"
         return own[0]
 
-    def _checked(self, name: str, found: object) -> type[T]:
+    def _imported(self, name: str, entry: EntryPoint) -> type[T]:
+        try:
+            found = entry.load()
+        except Exception as error:  # whatever a stranger's module raises while it is imported
+            raise ConfigError(
+                f"cannot load {self.base.__name__} {name!r}: {type(error).__name__}: {error}"
+            ) from error
         if not (isinstance(found, type) and issubclass(found, self.base)):
             raise ConfigError(f"{name!r} is not a {self.base.__name__} subclass")
         return found

@@ -20,7 +20,7 @@ from magicdec.engine.memory import MemoryForecast, available_memory, capacity, r
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.prefill import PREFILL_CHUNK
 from magicdec.engine.request import Request
-from magicdec.engine.text.documents import read_documents
+from magicdec.engine.text.documents import Document
 from magicdec.engine.text.rows import RowPlan, build_rows
 from magicdec.engine.text.tokenizer import Tokenizer
 from magicdec.engine.text.tokenizing import Take
@@ -89,7 +89,7 @@ class Session:
 
     def requests(
         self,
-        sources: Sequence[str],
+        documents: Sequence[Document],
         *,
         context: int | None,
         batch: int,
@@ -97,18 +97,15 @@ class Session:
         rows: RowPlan = "staggered",
         prompt: str | None = None,
         raw: bool = False,
-    ) -> tuple[list[Request], list[str]]:
-        """Documents to rows (see `build_rows`), and warnings about the documents.
-
-        Raises ConfigError for a document that cannot be used.
-        """
-        documents = read_documents(list(sources))
-        requests = build_rows(
+    ) -> list[Request]:
+        """Documents to the rows of a batch, see `build_rows`."""
+        return build_rows(
             documents, self.tokenizer, context=context, batch=batch, take=take, rows=rows,
             prompt=prompt, raw=raw,
-            progress=lambda name, done, total: self._progress(f"reading {name}", done / total),
+            progress=lambda name, done, total: self._progress(
+                f"tokenising {name}", done / total if total else None
+            ),
         )  # fmt: skip
-        return requests, [warning for document in documents for warning in document.warnings]
 
     def plan_memory(
         self, requests: Sequence[Request], config: DecodeConfig, batch: int

@@ -11,6 +11,7 @@ from magicdec.engine.events import StepFinished
 from magicdec.engine.loading.opening import open_checkpoint
 from magicdec.engine.report import Recorder, RunReport
 from magicdec.engine.session import Session, open_session
+from magicdec.engine.text.documents import read_documents
 from magicdec.profiles.bench.theirs import TransformersDecoding
 
 BATCH, CONTEXT, NEW_TOKENS = 4, 4000, 48
@@ -36,8 +37,8 @@ class DecodingBench:
     def __init__(self, model: str, document: str) -> None:
         self._model_name = model
         self._session: Session = open_session(model)
-        self._requests, _ = self._session.requests(
-            [document], context=CONTEXT, batch=BATCH, rows="windows"
+        self._requests = self._session.requests(
+            read_documents([document]), context=CONTEXT, batch=BATCH, rows="windows"
         )
         self._config = DecodeConfig(max_new_tokens=NEW_TOKENS, ignore_eos=True, gamma=max(GAMMAS))
 

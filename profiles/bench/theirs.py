@@ -11,30 +11,35 @@ from magicdec.engine.cache import KVCache
 from magicdec.engine.loading.checkpoint import Checkpoint
 
 
+def transformers_model(checkpoint: Checkpoint) -> Any:
+    """transformers' model of the same architecture with the same weights, ready to generate."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    spec = checkpoint.spec
+    config = AutoConfig.for_model(
+        spec.model_type,
+        vocab_size=spec.vocab_size,
+        hidden_size=spec.hidden_size,
+        intermediate_size=spec.intermediate_size,
+        num_hidden_layers=spec.layers,
+        num_attention_heads=spec.heads,
+        num_key_value_heads=spec.kv_heads,
+        head_dim=spec.head_dim,
+        rms_norm_eps=spec.rms_norm_eps,
+        max_position_embeddings=spec.max_position,
+        tie_word_embeddings=spec.tied,
+        rope_parameters=spec.rope,
+    )
+    model: Any = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
+    model.load_state_dict(checkpoint.weights, strict=not spec.tied)
+    return model.eval()
+
+
 class TransformersDecoding:
     """Decodes where our cache stands, so that its prompts need no second prefill."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
-        from transformers import AutoConfig, AutoModelForCausalLM
-
-        spec = checkpoint.spec
-        config = AutoConfig.for_model(
-            spec.model_type,
-            vocab_size=spec.vocab_size,
-            hidden_size=spec.hidden_size,
-            intermediate_size=spec.intermediate_size,
-            num_hidden_layers=spec.layers,
-            num_attention_heads=spec.heads,
-            num_key_value_heads=spec.kv_heads,
-            head_dim=spec.head_dim,
-            rms_norm_eps=spec.rms_norm_eps,
-            max_position_embeddings=spec.max_position,
-            tie_word_embeddings=spec.tied,
-            rope_parameters=spec.rope,
-        )
-        self._model: Any = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
-        self._model.load_state_dict(checkpoint.weights, strict=not spec.tied)
-        self._model.eval()
+        self._model = transformers_model(checkpoint)
 
     def decode(self, cache: KVCache, tokens: int) -> tuple[float, list[list[int]]]:
         """Greedy tokens after every slot's prompt, which must be equally long.

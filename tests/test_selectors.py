@@ -1,0 +1,133 @@
+"""Selectors keep their contract, and do what their papers say."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from magicdec.engine.errors import ConfigError
+from magicdec.engine.selectors.base import SELECTORS
+from magicdec.engine.selectors.snapkv import SnapKV
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+OUTSIDE = "strided:Strided"
+SPARSE = [name for name in SELECTORS.names() if name != "full"]
+
+
+@pytest.fixture(autouse=True)
+def examples_importable(monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(EXAMPLES), *sys.path])
+
+
+def tensors(heads: int, kv_heads: int, length: int, observed: int, dim: int = 8):
+    noise = torch.Generator().manual_seed(length)
+    keys = torch.randn(kv_heads, length, dim, generator=noise)
+    return keys, torch.randn(heads, min(observed, length), dim, generator=noise)
+
+
+@pytest.mark.parametrize("name", [*SPARSE, OUTSIDE])
+@given(length=st.integers(1, 90), budget=st.integers(5, 100), group=st.integers(1, 8))
+@settings(max_examples=60, deadline=None)
+def test_positions_are_sorted_unique_in_range_and_fill_the_budget(name, length, budget, group):
+    selector = SELECTORS.create(name)
+    keys, queries = tensors(2 * group, 2, length, selector.observed)
+    kept = selector.select(keys, queries, budget)
+    assert kept.shape == (2, min(budget, length)) and kept.dtype is torch.int64
+    for head in kept.tolist():
+        assert head == sorted(set(head)) and head[0] >= 0 and head[-1] < length
+        assert head[-1] == length - 1, "the last position is always worth keeping"
+
+
+@pytest.mark.parametrize("length", [3, 4, 10, 40])
+def test_streaming_keeps_sinks_and_the_latest(length):
+    selector = SELECTORS.create("streaming", {"sinks": "3"})
+    keys, queries = tensors(2, 2, length, 0)
+    want = sorted({*range(min(3, length)), *range(max(0, length - 6), length)})
+    if length <= 9:
+        want = list(range(length))
+    assert selector.select(keys, queries, 9).tolist() == [want, want]
+    assert selector.ring(9) == 6
+
+
+def naive_snapkv(keys, queries, window: int, pool: int) -> torch.Tensor:
+    """SnapKV's score, position by position, from its definition."""
+    kv_heads, length, dim = keys.shape
+    heads = queries.shape[0]
+    window = queries.shape[1]
+    scores = torch.zeros(kv_heads, length)
+    for h in range(heads):
+        kv = h // (heads // kv_heads)
+        mass = torch.zeros(length - window)
+        for i in range(window):
+            seen = length - window + i + 1
+            weights = (keys[kv, :seen] @ queries[h, i] / dim**0.5).softmax(0)
+            mass += weights[: length - window]
+        half = pool // 2
+        for s in range(length - window):
+            for t in range(s - half, s + half + 1):
+                if 0 <= t < length - window:
+                    scores[kv, s] += mass[t] / pool
+    return scores
+
+
+@pytest.mark.parametrize("group", [1, 2, 3, 4, 5, 7, 8])
+def test_snapkv_scores_equal_a_naive_reference(group):
+    selector = SnapKV(window=6, pool=3)
+    keys, queries = tensors(2 * group, 2, 40, 6)
+    torch.testing.assert_close(
+        selector.score(keys, queries), naive_snapkv(keys, queries, 6, 3), rtol=1e-4, atol=1e-6
+    )
+    kept = selector.select(keys, queries, 16)
+    best = naive_snapkv(keys, queries, 6, 3).topk(10, dim=1).indices
+    for head in range(2):
+        assert set(kept[head].tolist()) == {*best[head].tolist(), *range(34, 40)}
+
+
+def test_snapkv_with_a_prompt_shorter_than_its_window():
+    keys, queries = tensors(4, 2, 5, 32)
+    assert SnapKV().select(keys, queries, 100).tolist() == [list(range(5))] * 2
+
+
+def test_a_selector_from_outside_is_lossless_by_its_path(tiny, prompt, decode):
+    prompts = [prompt(60), prompt(31)]
+    common = dict(max_new_tokens=20, ignore_eos=True)
+    plain = decode(tiny().ours, prompts, gamma=0, **common)
+    got = decode(
+        tiny().ours, prompts, gamma=3, selector=OUTSIDE, selector_options={"recent": "8"},
+        budget=16, **common,
+    )  # fmt: skip
+    assert got.tokens == plain.tokens
+
+
+def test_a_selector_from_an_entry_point_is_listed_and_loaded(tmp_path, monkeypatch):
+    info = tmp_path / "strided_plugin-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: strided-plugin\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[magicdec.selectors]\nevery-nth = strided:Strided\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    assert "every-nth" in SELECTORS.names()
+    assert SELECTORS.load("every-nth").__name__ == "Strided"
+
+
+@pytest.mark.parametrize(
+    "name,options,message",
+    [
+        ("snapvk", {}, "no KVSelector is called 'snapvk'; choose from full, snapkv"),
+        ("nowhere:Thing", {}, "cannot load KVSelector 'nowhere:Thing'"),
+        ("strided:Missing", {}, "cannot load KVSelector 'strided:Missing'"),
+        ("pathlib:Path", {}, "'pathlib:Path' is not a KVSelector subclass"),
+        ("snapkv", {"windw": "3"}, "snapkv has no option 'windw'; its options: window, pool"),
+        ("snapkv", {"window": "many"}, "snapkv: window must be int, got 'many'"),
+        ("snapkv", {"pool": "4"}, "pool must be odd and positive, got 4"),
+        ("window", {"sinks": "4"}, "window has no option 'sinks'; its options: none"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_in_one_line(name, options, message):
+    with pytest.raises(ConfigError, match=message) as error:
+        SELECTORS.create(name, options)
+    assert "\n" not in str(error.value)
