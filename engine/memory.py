@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from magicdec.engine.config import DecodeConfig
+from magicdec.engine.config import MAX_GAMMA, DecodeConfig
 from magicdec.engine.draft_view import view_capacity
 from magicdec.engine.errors import OutOfMemoryError
 from magicdec.engine.model.spec import ModelSpec
@@ -76,8 +76,11 @@ def forecast(
 
 
 def capacity(config: DecodeConfig, context: int) -> int:
-    """Full-cache entries per row: the prompt, what it may gain, and a step's scratch."""
-    return context + config.max_new_tokens + config.gamma + 1
+    """Full-cache entries per row: the prompt, what it may gain, and a step's scratch.
+
+    The scratch is for any γ, so that runs that differ in γ share one cache and its prefill.
+    """
+    return context + config.max_new_tokens + MAX_GAMMA + 1
 
 
 def require_fit(
