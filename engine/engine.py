@@ -127,8 +127,10 @@ class _Run:
         )
         shares = []
         for row, gamma, outcome in zip(rows, drafted, outcomes, strict=True):
-            tokens, text = row.take(outcome.tokens)
-            shares.append(RowStep(row.request.row, tokens, text, gamma, outcome.accepted))
+            tokens, texts = row.take(outcome.tokens)
+            accepted = outcome.accepted
+            chars = len("".join(texts[:accepted]))
+            shares.append(RowStep(row.request.row, tokens, "".join(texts), gamma, accepted, chars))
         return tuple(shares)
 
     def _count_reads(self, rows: list[Row], gamma: int) -> None:
@@ -193,12 +195,12 @@ class _Run:
         self.rule.begin([slot], [0], [0])
         nothing = Proposal(torch.empty(1, 0, dtype=torch.int64, device=self.model.device))
         first = int(self.rule.accept(nothing, prompt.logits[None, None]).next)
-        _, text = row.take([first])
+        _, texts = row.take([first])
         if self.drafter is not None and row.finish_reason is None:
             with self.clock.phase("select"):
                 self.drafter.admit(slot)
         self.active.append(row)
-        return RowStarted(request.row, request.document, len(request.tokens), first, text)
+        return RowStarted(request.row, request.document, len(request.tokens), first, texts[0])
 
     def _retire(self) -> Iterator[RowFinished]:
         """Finished rows leave the batch; their slot is free for a waiting request."""

@@ -37,24 +37,25 @@ class Row:
     def text(self) -> str:
         return self._stream.text
 
-    def take(self, tokens: Sequence[int]) -> tuple[tuple[int, ...], str]:
-        """Appends tokens up to the one that ends the row; returns those and their text.
+    def take(self, tokens: Sequence[int]) -> tuple[tuple[int, ...], list[str]]:
+        """Appends tokens up to the one that ends the row; returns those and the text each gave.
 
         EOS ends the row before a stop string does, and both before the limit.
         """
-        taken, text = 0, ""
+        texts: list[str] = []
         for token in tokens:
             self.tokens.append(token)
-            taken += 1
+            text = ""
             if token in self._eos:
                 self.finish_reason = "eos"
             else:
-                text += self._stream.push(token)
+                text = self._stream.push(token)
                 if self._stream.stopped:
                     self.finish_reason = "stop"
                 elif self.remaining == 0:
                     self.finish_reason = "length"
             if self.finish_reason is not None:
-                text += self._stream.finish()
+                texts.append(text + self._stream.finish())
                 break
-        return tuple(tokens[:taken]), text
+            texts.append(text)
+        return tuple(tokens[: len(texts)]), texts

@@ -34,8 +34,9 @@ def draw(
     head = [_title(state, elapsed, width, symbols), _settings(state, width, symbols)]
     tally = state.recorder.tally()
     gamma = state.info.gamma
-    if state.prefill and not state.rows:
-        return Group(*head, _rows(state, width - 4, 3, symbols))
+    if not state.rows:
+        waiting = _prefill(state, width - 4, symbols) if state.prefill else Text("starting", "dim")
+        return Group(*head, _panel(waiting, "prefill", 5, symbols))
     inner = min(max(6, 3 + gamma), max(6, height // 3 - 2))
     rows_inner = height - len(head) - (inner + 2) - 2
     body = _rows(state, width - 4, min(rows_inner, _lines_wanted(state.info, width)), symbols)

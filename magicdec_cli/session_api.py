@@ -5,9 +5,7 @@ Importing this module is cheap; what imports torch is imported where it is used.
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Iterator, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -93,20 +91,7 @@ class OpenedSession:
         )
 
     def environment(self) -> dict[str, object]:
-        import torch
-
-        session = self._session
-        return {
-            "magicdec": version("magicdec"),
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-            "platform": platform.platform(terse=True),
-            "device": session.device.type,
-            "device_name": _device_name(session.device),
-            "dtype": str(session.dtype).removeprefix("torch."),
-            "attention": session.backend.name,
-            "threads": torch.get_num_threads(),
-        }
+        return self._session.environment()
 
 
 def open_session(sources: Sequence[str], settings: Settings, progress: Progress) -> Session:
@@ -140,11 +125,3 @@ def pull_model(alias: str, progress: Progress) -> Path:
 
 def _outputs(report: RunReport) -> list[tuple[int, ...]]:
     return [row.token_ids for row in report.rows]
-
-
-def _device_name(device: object) -> str:
-    import torch
-
-    if str(device).startswith("cuda"):
-        return torch.cuda.get_device_name(str(device))
-    return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"

@@ -152,19 +152,24 @@ def _lossless(verdict: Losslessness | None) -> dict[str, Any]:
             "checked": False, "identical": None, "ok": None, "first_divergence": None,
             "divergences": [], "reason": "the run is not finished",
         }  # fmt: skip
-    found = [
-        {
-            "row": d.row, "position": d.position, "plain_token": d.plain_token,
-            "speculative_token": d.speculative_token, "gap": d.gap, "tolerance": d.tolerance,
-            "tie": d.tie,
-        }
-        for d in verdict.divergences
-    ]  # fmt: skip
+    found = [_divergence(d) for d in sorted(verdict.divergences, key=lambda d: d.position)]
     return {
         "checked": verdict.checked,
         "identical": verdict.identical,
         "ok": verdict.ok,
-        "first_divergence": min(found, key=lambda d: d["position"]) if found else None,
+        "first_divergence": found[0] if found else None,
         "divergences": found,
         "reason": verdict.reason,
+    }
+
+
+def _divergence(found: Divergence) -> dict[str, Any]:
+    return {
+        "row": found.row,
+        "position": found.position,
+        "plain_token": found.plain_token,
+        "speculative_token": found.speculative_token,
+        "gap": found.gap,
+        "tolerance": found.tolerance,
+        "tie": found.tie,
     }

@@ -1,0 +1,127 @@
+"""`magicdec run` with the real engine and a tiny random model of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+from magicdec.cli.main import run_command_line
+
+ALPHABET = sorted(pre_tokenizers.ByteLevel.alphabet())
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a seeded two-layer Llama over bytes."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    folder = tmp_path_factory.mktemp("model")
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(ALPHABET) + 1, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=16, max_position_embeddings=512,
+        initializer_range=0.2, bos_token_id=None, eos_token_id=len(ALPHABET),
+        tie_word_embeddings=False,
+    )  # fmt: skip
+    LlamaForCausalLM(config).save_pretrained(folder)
+    tokenizer = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(ALPHABET)}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(["</s>"])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>"}))
+    return folder
+
+
+@pytest.fixture
+def magicdec(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Callable[..., dict[str, Any]]:  # fmt: skip
+    document = tmp_path / "doc.txt"
+    document.write_text("All the world is a stage, and all the men and women merely players. " * 3)
+    monkeypatch.setenv("MAGICDEC_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr("platformdirs.user_config_dir", lambda name: str(tmp_path / "user"))
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str, code: int = 0) -> dict[str, Any]:
+        fixed = ["run", str(document), "--model", str(model), "--json", "--quiet", "--budget", "40"]
+        assert run_command_line([*fixed, *arguments]) == code, capsys.readouterr().err
+        record: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return record
+
+    return run
+
+
+@pytest.mark.parametrize("selector", ["full", "window", "streaming", "snapkv"])
+def test_compare_is_identical_and_shares_the_prefill(
+    magicdec: Callable[..., dict[str, Any]], selector: str
+) -> None:
+    record = magicdec(
+        "--compare",
+        "--batch",
+        "3",
+        "--max-new-tokens",
+        "24",
+        "--selector",
+        selector,
+        "--ignore-eos",
+    )
+    assert record["lossless"]["ok"] is True and record["lossless"]["checked"] is True
+    assert [len(row["token_ids"]) for row in record["rows"]] == [24] * 3
+    assert record["decode"]["tokens"] == 3 * 23
+    assert record["speedup"]["decode"] > 0
+    for side in (record, record["baseline"]):
+        phases = dict(side["phases_s"])
+        assert phases.pop("wall") == pytest.approx(sum(phases.values()))
+    assert record["phases_s"]["prefill"] < record["baseline"]["phases_s"]["prefill"]
+    if selector == "full":
+        assert record["speculative_decoding"]["draft_acceptance_rate"] == 1.0
+    assert record["env"]["dtype"] == "float32"
+
+
+def test_accepted_characters_are_told_apart(model: Path, tmp_path: Path) -> None:
+    from magicdec.cli.knobs import Settings
+    from magicdec.cli.session_api import open_session
+    from magicdec.engine.events import RowStep, StepFinished
+
+    document = tmp_path / "doc.txt"
+    document.write_text("All the world is a stage. " * 4)
+    settings = Settings(
+        model=str(model), gamma=3, max_new_tokens=40, budget=8, device="cpu", ignore_eos=True
+    )
+    session = open_session([str(document)], settings, lambda what, share: None)
+    session.requests()
+    events = list(session.run(settings.decode_config()))
+    shares = [s for e in events if isinstance(e, StepFinished) for s in e.rows]
+    assert shares and all(isinstance(share, RowStep) for share in shares)
+    for share in shares:
+        assert share.accepted_chars is not None
+        assert 0 <= share.accepted_chars <= len(share.text)
+        if share.accepted == 0:
+            assert share.accepted_chars == 0
+        if share.accepted == len(share.tokens):  # cut before the target's own token
+            assert share.accepted_chars == len(share.text)
+    assert sum(share.accepted_chars or 0 for share in shares) > 0
+
+
+def test_a_missing_document_is_named_before_the_model_opens(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    arguments = ["run", str(tmp_path / "none.txt"), "--model", "no-such-model", "--quiet"]
+    assert run_command_line(arguments) == 2
+    captured = capsys.readouterr()
+    assert "none.txt" in captured.err and len(captured.err.splitlines()) == 1
+    assert captured.out == ""
+
+
+def test_an_unknown_model_exits_3(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["run", "builtin:pydoc", "--model", "no-such-model", "--quiet"]) == 3
+    captured = capsys.readouterr()
+    assert "no-such-model" in captured.err and len(captured.err.splitlines()) == 1
