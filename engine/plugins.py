@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import inspect
 import pkgutil
 import typing
 from collections.abc import Mapping
@@ -64,6 +65,9 @@ class Registry(Generic[T]):
             ) from error
         if not (isinstance(found, type) and issubclass(found, self.base)):
             raise ConfigError(f"{name!r} is not a {self.base.__name__} subclass")
+        if inspect.isabstract(found):
+            missing = ", ".join(sorted(getattr(found, "__abstractmethods__", ())))
+            raise ConfigError(f"{name!r} does not define {missing}")
         return found
 
     def create(self, name: str, options: Mapping[str, object] | None = None) -> T:

@@ -15,7 +15,7 @@ from magicdec.engine.errors import ConfigError, ModelError, OutOfMemoryError
 from magicdec.engine.events import Event
 from magicdec.engine.loading.checkpoint import Checkpoint, Progress, silent
 from magicdec.engine.loading.opening import open_checkpoint
-from magicdec.engine.lossless import Losslessness, compare
+from magicdec.engine.lossless import compare
 from magicdec.engine.memory import MemoryForecast, available_memory, capacity, require_fit
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.prefill import PREFILL_CHUNK
@@ -24,6 +24,7 @@ from magicdec.engine.text.documents import Document
 from magicdec.engine.text.rows import RowPlan, build_rows
 from magicdec.engine.text.tokenizer import Tokenizer
 from magicdec.engine.text.tokenizing import Take
+from magicdec.engine.verdict import Losslessness
 from magicdec.kernels.attention import AttentionBackend, get_backend
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}

@@ -6,13 +6,12 @@ import os
 import platform
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
-import platformdirs
 import psutil
 
 from magicdec.cli.report_view import size_text
 from magicdec.cli.settings import config_files
+from magicdec.engine.loading.cachedir import cache_root
 
 
 def findings() -> Iterator[tuple[str, str]]:
@@ -23,7 +22,7 @@ def findings() -> Iterator[tuple[str, str]]:
     yield "cores", f"{_usable_cores()} usable of {os.cpu_count()}"
     memory = psutil.virtual_memory()
     yield "memory", f"{size_text(memory.available)} free of {size_text(memory.total)}"
-    cache = Path(platformdirs.user_cache_dir("magicdec"))
+    cache = cache_root()
     size = sum(f.stat().st_size for f in cache.rglob("*") if f.is_file())
     yield "cache", f"{cache} ({size_text(size)})"
     disk = psutil.disk_usage(str(next(p for p in (cache, *cache.parents) if p.exists())))

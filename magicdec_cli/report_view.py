@@ -13,7 +13,8 @@ from magicdec.cli.console import Symbols, printable, symbols
 from magicdec.cli.number_lines import PHASE_STYLES, position_lines, ratio_text, settings_line
 from magicdec.cli.run_session import Outcome
 from magicdec.engine.report import RowReport, RunReport, Tally
-from magicdec.profiles.records import Losslessness, Speedup
+from magicdec.engine.verdict import Losslessness
+from magicdec.profiles.records import Speedup
 
 UNCHECKED_SAMPLING = (
     "not checked: sampled text differs from run to run by design of rejection sampling; "

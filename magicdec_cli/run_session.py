@@ -13,7 +13,8 @@ from magicdec.cli.live_state import PLAIN, SPECULATIVE, LiveState, RunInfo
 from magicdec.cli.progress import Display
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.report import Recorder, RunReport
-from magicdec.profiles.records import Losslessness
+from magicdec.engine.request import Request
+from magicdec.engine.verdict import Losslessness
 
 
 @dataclass(slots=True)
@@ -81,9 +82,7 @@ def _decode(
         display.event(event)
 
 
-def _info(
-    settings: Settings, env: dict[str, object], requests: Sequence[session_api.Request]
-) -> RunInfo:
+def _info(settings: Settings, env: dict[str, object], requests: Sequence[Request]) -> RunInfo:
     return RunInfo(
         model=Path(settings.model).name or settings.model,
         device=str(env.get("device", settings.device)),

@@ -13,7 +13,8 @@ from magicdec.cli.knobs import Settings
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.events import Event
 from magicdec.engine.report import RunReport
-from magicdec.profiles.records import Losslessness
+from magicdec.engine.request import Request
+from magicdec.engine.verdict import Losslessness
 
 if TYPE_CHECKING:
     from magicdec.engine.loading.aliases import ModelInfo
@@ -22,17 +23,6 @@ if TYPE_CHECKING:
 
 #: Called with what is being done and the done share of it, None when it cannot be known.
 Progress = Callable[[str, float | None], None]
-
-
-class Request(Protocol):
-    """A row to decode."""
-
-    @property
-    def row(self) -> int: ...
-    @property
-    def document(self) -> str: ...
-    @property
-    def tokens(self) -> Sequence[int]: ...
 
 
 class Session(Protocol):
@@ -54,23 +44,16 @@ class OpenedSession:
     """The real Session: an engine session with what this run asks of it."""
 
     def __init__(
-        self, session: EngineSession, documents: Sequence[Document], settings: Settings,
-        progress: Progress,
-    ) -> None:  # fmt: skip
+        self, session: EngineSession, documents: Sequence[Document], settings: Settings
+    ) -> None:
         self._session, self._documents = session, documents
         self._settings, self._config = settings, settings.decode_config()
-        self._progress = progress
 
     def requests(self) -> Sequence[Request]:
-        from magicdec.engine.text.rows import build_rows
-
         wanted = self._settings
-        self._requests = build_rows(
-            self._documents, self._session.tokenizer, context=wanted.context, batch=wanted.batch,
-            take=wanted.take, rows=wanted.rows, prompt=wanted.prompt, raw=wanted.raw,
-            progress=lambda name, done, total: self._progress(
-                f"tokenising {name}", done / total if total else None
-            ),
+        self._requests = self._session.requests(
+            self._documents, context=wanted.context, batch=wanted.batch, take=wanted.take,
+            rows=wanted.rows, prompt=wanted.prompt, raw=wanted.raw,
         )  # fmt: skip
         return self._requests
 
@@ -106,7 +89,7 @@ def open_session(sources: Sequence[str], settings: Settings, progress: Progress)
         settings.model, device=settings.device, dtype=settings.dtype, threads=settings.threads,
         attention=settings.attention, chunk=settings.chunk, progress=progress,
     )  # fmt: skip
-    return OpenedSession(session, documents, settings, progress)
+    return OpenedSession(session, documents, settings)
 
 
 def list_models() -> Sequence[ModelInfo]:

@@ -4,46 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from magicdec.engine.events import PHASES, PhaseTimes
 from magicdec.engine.report import RunReport, Tally
+from magicdec.engine.verdict import Divergence, Losslessness
 
 RUN_SCHEMA = "magicdec.run/1"
-
-
-class Divergence(Protocol):
-    """The first token of a row in which speculative and plain decoding differ."""
-
-    @property
-    def row(self) -> int: ...
-    @property
-    def position(self) -> int: ...  # index into the row's generated tokens
-    @property
-    def plain_token(self) -> int | None: ...  # None: that output had ended
-    @property
-    def speculative_token(self) -> int | None: ...
-    @property
-    def gap(self) -> float: ...  # between the two tokens' logits
-    @property
-    def tolerance(self) -> float: ...
-    @property
-    def tie(self) -> bool: ...  # gap <= tolerance
-
-
-class Losslessness(Protocol):
-    """Whether speculative decoding gave plain decoding's tokens."""
-
-    @property
-    def checked(self) -> bool: ...
-    @property
-    def identical(self) -> bool | None: ...
-    @property
-    def divergences(self) -> Sequence[Divergence]: ...
-    @property
-    def reason(self) -> str: ...
-    @property
-    def ok(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)

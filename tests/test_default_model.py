@@ -15,7 +15,7 @@ from magicdec.engine.text.documents import read_documents
 pytestmark = pytest.mark.slow
 
 NOVEL = Path(__file__).parents[2] / "shared" / "data" / "books" / "dracula.txt"
-NEW, CONTEXT = 64, 700
+NEW, CONTEXT = 64, 400
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def requests(session):
     """Five ragged rows: staggered ends of a long document, one of them much shorter."""
     source = str(NOVEL) if NOVEL.exists() else "builtin:pydoc"
     rows = session.requests(read_documents([source]), context=CONTEXT, batch=5)
-    short = rows[3].tokens[:90]
+    short = rows[3].tokens[:70]
     return [*rows[:3], type(rows[3])(rows[3].document, short, 3), rows[4]]
 
 
@@ -64,7 +64,7 @@ def test_plain_decoding_equals_transformers(session, requests, plain):
 
 
 CASES = [
-    *[(selector, 4, budget, 5) for selector in SELECTORS.names() for budget in (64, 700, 2000)],
+    *[(selector, 4, budget, 5) for selector in SELECTORS.names() for budget in (64, 400, 1000)],
     *[("snapkv", gamma, 64, batch) for gamma, batch in ((1, 1), (1, 3), (7, 5))],
 ]
 

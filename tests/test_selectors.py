@@ -121,6 +121,7 @@ def test_a_selector_from_an_entry_point_is_listed_and_loaded(tmp_path, monkeypat
         ("nowhere:Thing", {}, "cannot load KVSelector 'nowhere:Thing'"),
         ("strided:Missing", {}, "cannot load KVSelector 'strided:Missing'"),
         ("pathlib:Path", {}, "'pathlib:Path' is not a KVSelector subclass"),
+        ("magicdec.engine.selectors.base:ScoredSelector", {}, "does not define score"),
         ("snapkv", {"windw": "3"}, "snapkv has no option 'windw'; its options: window, pool"),
         ("snapkv", {"window": "many"}, "snapkv: window must be int, got 'many'"),
         ("snapkv", {"pool": "4"}, "pool must be odd and positive, got 4"),

@@ -10,9 +10,10 @@ import torch
 from magicdec.engine.clock import Clock
 from magicdec.engine.engine import Engine
 from magicdec.engine.events import PHASES
-from magicdec.engine.lossless import compare, first_difference
+from magicdec.engine.lossless import compare
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.request import Request
+from magicdec.engine.verdict import first_difference
 from magicdec.kernels.attention import get_backend
 
 CPU = torch.device("cpu")
