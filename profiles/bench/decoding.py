@@ -114,5 +114,3 @@ class DecodingBench:
 def _known(value: float | None) -> float:
     assert value is not None
     return value
-
-
