@@ -25,6 +25,7 @@ from magicdec.engine.events import (
 )
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.prefill import PREFILL_CHUNK, prefill
+from magicdec.engine.prefill_store import PrefillStore
 from magicdec.engine.request import Request
 from magicdec.engine.row import Row
 from magicdec.engine.selectors.base import SELECTORS
@@ -36,7 +37,9 @@ from magicdec.kernels.attention import AttentionBackend
 class Engine:
     """A model with a full cache of `slots` rows of `capacity` tokens.
 
-    The cache outlives a run: prompts that are still in it are not prefilled again.
+    The cache outlives a run: prompts that are still in it are not prefilled again. A `store` keeps
+    them beyond that. It is written when a run has ended or a slot is needed for another prompt, so
+    that no step waits for a disk.
     """
 
     def __init__(
@@ -49,8 +52,9 @@ class Engine:
         capacity: int,
         chunk: int = PREFILL_CHUNK,
         clock: Clock | None = None,
+        store: PrefillStore | None = None,
     ) -> None:
-        self.model, self.tokenizer, self.chunk = model, tokenizer, chunk
+        self.model, self.tokenizer, self.chunk, self.store = model, tokenizer, chunk, store
         self.cache = KVCache(model, backend, rows=slots, capacity=capacity)
         self.clock = clock or Clock()
 
@@ -63,7 +67,16 @@ class Engine:
         self.clock.restart()
         with self.clock.phase("prefill"):  # all that comes before the first token
             run = _Run(self, requests, config)
-        yield from run.events()
+        try:
+            yield from run.events()
+        finally:
+            self._store_prompts()
+
+    def _store_prompts(self) -> None:
+        if self.store is not None:
+            for slot, prompt in enumerate(self.cache.prompts):
+                if prompt is not None:
+                    self.store.keep(self.cache, slot, prompt.tokens, prompt)
 
 
 class _Run:
@@ -172,7 +185,7 @@ class _Run:
         for request, slot in placed:
             for chunk in prefill(
                 self.model, self.cache, slot, request.tokens,
-                chunk=self.engine.chunk, observed=self.observed,
+                chunk=self.engine.chunk, observed=self.observed, store=self.engine.store,
             ):  # fmt: skip
                 yield PrefillProgress(
                     row=request.row,

@@ -1,8 +1,8 @@
-"""Fills a slot of the full cache with a prompt, computing only what no slot holds already.
+"""Fills a slot of the full cache with a prompt, computing only what no donor holds already.
 
 Truncation property: K and V of the first n tokens are the same for every prompt that begins with
 them. Rows cut from one document, questions about one document, or a second run over the same
-prompts therefore share what they have in common.
+prompts therefore share what they have in common; so do runs of other days, through a store.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from magicdec.engine.cache import KVCache, Prompt
+from magicdec.engine.donors import Offer, slot_offers
 from magicdec.engine.model.decoder import Decoder
+from magicdec.engine.prefill_store import PrefillStore
 
 #: Prompt tokens per forward: wide enough to be bound by arithmetic, small enough for its mask.
 PREFILL_CHUNK = 512
@@ -42,62 +43,60 @@ def prefill(
     *,
     chunk: int,
     observed: int = 0,
+    store: PrefillStore | None = None,
 ) -> Iterator[Chunk]:
-    """Leaves `slot` with the prompt's K/V, last queries and last logits; yields as it goes."""
+    """Leaves `slot` with the prompt's K/V, last queries and last logits; yields as it goes.
+
+    The store, if any, is a donor beside the slots. It gets what the slot held before, and the
+    finished part of a prompt whose prefill is broken off.
+    """
     ids = np.asarray(tokens, dtype=np.int64)
     wanted = min(max(observed, KEPT_QUERIES), len(ids))
-    donor, shared = _donor(model, cache, ids, wanted)
-    cache.copy_prefix(donor, slot, shared)
-    cache.prompt_lengths[slot] = len(ids)
-    held = cache.prompts[donor]
+    if store is not None and (replaced := cache.prompts[slot]) is not None:
+        store.keep(cache, slot, replaced.tokens, replaced)
+    offers = list(slot_offers(cache, ids, wanted))
+    if store is not None:
+        offers.append(store.offer(cache, ids, wanted))
     cache.prompts[slot] = None  # until it is whole again
+    cache.prompt_lengths[slot] = len(ids)
+    shared, end = _accept(offers, slot, len(ids), wanted)
+    cache.lengths[slot] = shared
     yield Chunk(shared, shared)
-    if shared == len(ids):
-        assert held is not None
-        cache.prompts[slot] = held
-        return
-    for start, stop in _chunks(shared, len(ids), chunk, wanted):
-        last = _LastQueries(wanted)
-        block = torch.from_numpy(ids[start:stop])[None].to(model.device)  # [1, T]
-        logits = model.forward(
-            block, cache.following([slot], stop - start, observer=last), last_only=True
-        )
-        cache.advance([slot], [stop - start])
-        yield Chunk(stop, shared)
-    cache.prompts[slot] = Prompt(ids, torch.stack(last.layers), logits[0, 0])
+    last = _LastQueries(wanted)
+    try:
+        for start, stop in _chunks(shared, len(ids), chunk, wanted):
+            block = torch.from_numpy(ids[start:stop])[None].to(model.device)  # [1, T]
+            last.layers.clear()
+            logits = model.forward(
+                block, cache.following([slot], stop - start, observer=last), last_only=True
+            )
+            cache.advance([slot], [stop - start])
+            yield Chunk(stop, shared)
+    except BaseException:
+        if store is not None:
+            store.keep(cache, slot, ids, None)
+        raise
+    cache.prompts[slot] = end or Prompt(ids, torch.stack(last.layers), logits[0, 0])
 
 
-def _donor(model: Decoder, cache: KVCache, ids: NDArray[np.int64], wanted: int) -> tuple[int, int]:
-    """The slot that shares the longest prefix with the prompt, and how much of it to copy.
+def _accept(
+    offers: Sequence[Offer], slot: int, length: int, wanted: int
+) -> tuple[int, Prompt | None]:
+    """Takes the best offer: tokens that are now in the slot, and the prompt's end if it was there.
 
-    Unless the whole prompt and enough of its queries are there, the last `wanted` tokens are
-    computed: their queries and the last logits are needed.
+    Without it the last `wanted` tokens remain to be computed.
     """
-    best = (0, 0)
-    for slot, prompt in enumerate(cache.prompts):
-        if prompt is None or not _comparable(model, len(prompt.tokens), len(ids)):
-            continue
-        shared = _common_prefix(prompt.tokens, ids)
-        whole = shared == len(ids) == len(prompt.tokens) and prompt.queries.shape[2] >= wanted
-        best = max(best, (len(ids) if whole else min(shared, len(ids) - wanted), slot))
-    shared, slot = best
-    return slot, shared
-
-
-def _comparable(model: Decoder, length: int, other: int) -> bool:
-    """Dynamic RoPE scaling makes K depend on the prompt's length; only equal ones share then."""
-    rope = model.rope
-    return length == other or not rope.depends_on_prompt_length(max(length, other))
-
-
-def _common_prefix(a: NDArray[np.int64], b: NDArray[np.int64]) -> int:
-    length = min(len(a), len(b))
-    differ = np.flatnonzero(a[:length] != b[:length])
-    return int(differ[0]) if len(differ) else length
+    best = max(offers, key=lambda offer: offer.usable(length, wanted), default=None)
+    if best is None:
+        return 0, None
+    shared, end = best.take(slot, best.usable(length, wanted))
+    return (shared, end) if end is not None else (min(shared, length - wanted), None)
 
 
 def _chunks(start: int, stop: int, size: int, least_last: int) -> list[tuple[int, int]]:
     """Splits [start, stop) into chunks of `size`; the last one has at least `least_last`."""
+    if start == stop:
+        return []
     tail = max(start, stop - max(size, least_last))
     edges = [*range(start, tail, size), tail, stop]
     return list(pairwise(edges))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -14,11 +14,13 @@ from magicdec.engine.environment import environment
 from magicdec.engine.errors import ConfigError, ModelError, OutOfMemoryError
 from magicdec.engine.events import Event
 from magicdec.engine.loading.checkpoint import Checkpoint, Progress, silent
+from magicdec.engine.loading.identity import identity_of
 from magicdec.engine.loading.opening import open_checkpoint
 from magicdec.engine.lossless import compare
 from magicdec.engine.memory import MemoryForecast, available_memory, capacity, require_fit
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.prefill import PREFILL_CHUNK
+from magicdec.engine.prefill_store import PrefillStore
 from magicdec.engine.request import Request
 from magicdec.engine.text.documents import Document
 from magicdec.engine.text.rows import RowPlan, build_rows
@@ -45,9 +47,12 @@ class Session:
         backend: AttentionBackend,
         chunk: int,
         progress: Progress,
+        prefill_cache: int = 0,
     ) -> None:
         self._checkpoint, self._progress = checkpoint, progress
         self.device, self.dtype, self.backend, self.chunk = device, dtype, backend, chunk
+        self._prefill_cache = prefill_cache
+        self._store: PrefillStore | None = None
         self._model: Decoder | None = None
         self._engine: Engine | None = None
 
@@ -124,20 +129,22 @@ class Session:
         )  # fmt: skip
 
     def warnings(self, requests: Sequence[Request], config: DecodeConfig) -> list[str]:
-        """What the user should know about these settings."""
+        """What the user should know about these settings and, after a run, about the run."""
+        found = list(self._store.warnings) if self._store is not None else []
         trained = self._checkpoint.spec.max_position
         longest = _longest(requests) + config.max_new_tokens
         if longest <= trained:
-            return []
+            return found
         return [
+            *found,
             f"context {longest:,} (prompt and new tokens) is beyond the {trained:,} tokens that "
             f"{self.model_name} was trained for: expect the text to degrade, and with it what "
-            "acceptance and speedup say about useful text"
+            "acceptance and speedup say about useful text",
         ]
 
     def run(
         self, requests: Sequence[Request], config: DecodeConfig, *, batch: int
-    ) -> Iterator[Event]:
+    ) -> Generator[Event, None, None]:
         """Decodes the requests, `batch` rows at a time. Prompts of the last run are kept.
 
         Raises ConfigError, OutOfMemoryError, ModelError.
@@ -150,10 +157,20 @@ class Session:
                 self._engine = None  # the old cache is freed before the new one is made
                 engine = Engine(
                     self.model, self.tokenizer, self.backend,
-                    slots=slots, capacity=needed, chunk=self.chunk,
+                    slots=slots, capacity=needed, chunk=self.chunk, store=self._prefill_store(),
                 )  # fmt: skip
                 self._engine = engine
             yield from engine.run(requests, config)
+
+    def _prefill_store(self) -> PrefillStore | None:
+        """On CPU only: a GPU computes K and V about as fast as a disk delivers them."""
+        if self._store is None and self._prefill_cache > 0 and self.device.type == "cpu":
+            self._store = PrefillStore(
+                identity_of(self._checkpoint.spec, self._checkpoint.weights),
+                self.model_name,
+                self._prefill_cache,
+            )
+        return self._store
 
     def check(
         self,
@@ -182,10 +199,12 @@ def open_session(
     threads: int | None = None,
     attention: str = "auto",
     chunk: int = PREFILL_CHUNK,
+    prefill_cache: int = 0,
     progress: Progress = silent,
 ) -> Session:
     """Opens a model by alias, Hugging Face id, folder or .gguf file.
 
+    prefill_cache: bytes of prefills to keep in the user's cache for later runs; 0 keeps none.
     Raises ModelError for a model or device that is unavailable, ConfigError for a bad setting.
     """
     if threads is not None:
@@ -198,6 +217,7 @@ def open_session(
         backend=get_backend(attention, place),
         chunk=chunk,
         progress=progress,
+        prefill_cache=prefill_cache,
     )
 
 

@@ -115,6 +115,44 @@ def models_pull(
     print(path)
 
 
+def cache_list(format: FormatOption = "table") -> None:
+    """List stored prefills and converted models with what they take on disk."""
+    from datetime import datetime
+
+    from magicdec.cli.report_view import size_text
+    from magicdec.engine.kept import list_kept
+
+    exact = format in ("json", "csv")
+    rows: list[list[Cell]] = []
+    for kept in list_kept():
+        size: Cell = kept.bytes if exact else size_text(kept.bytes)
+        used = datetime.fromtimestamp(kept.used).isoformat(" ", "minutes") if kept.used else None
+        rows.append([kept.kind, kept.name, size, used, kept.details, str(kept.path)])
+    columns = ["kind", "name", "size", "last used", "details", "path"]
+    if format == "table":  # what fits 80 columns
+        columns, rows = columns[:5], [row[:5] for row in rows]
+    print_listing(columns, rows, format)
+
+
+def cache_clear(
+    prefills: Annotated[
+        bool, typer.Option("--prefills", help="Stored prefills; the default.")
+    ] = False,
+    models: Annotated[
+        bool,
+        typer.Option("--models", help="Converted models; the next use makes them again."),
+    ] = False,
+) -> None:
+    """Delete stored prefills, or converted models; give both flags for both."""
+    from magicdec.cli.report_view import size_text
+    from magicdec.engine.kept import clear_models, clear_prefills
+
+    if prefills or not models:
+        print(f"prefills: {size_text(clear_prefills())} freed")
+    if models:
+        print(f"models: {size_text(clear_models())} freed")
+
+
 def doctor(format: FormatOption = "table") -> None:
     """Show what a run would use on this machine."""
     from magicdec.cli.doctor import findings

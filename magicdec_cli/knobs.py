@@ -54,6 +54,14 @@ class Settings:
         512, "Model", "Prompt tokens per prefill pass; smaller needs less memory.",
         low=1, high=1_000_000,
     )  # fmt: skip
+    prefill_cache: bool = setting(
+        True, "Model", "Keep prefills on disk, so that a prompt that begins like an earlier one is "
+        "not computed again (CPU only; default: on).",
+    )  # fmt: skip
+    prefill_cache_size: float = setting(
+        4.0, "Model", "GiB of disk that kept prefills may take; the longest unused go first.",
+        low=0, high=1_000_000,
+    )  # fmt: skip
 
     context: int | None = setting(
         None, "Documents", "Tokens to take of each document.",

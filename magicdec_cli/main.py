@@ -34,6 +34,7 @@ def _group(help: str) -> typer.Typer:
 
 app = _group("Lossless self-speculative decoding for long contexts: measure whether it pays.")
 models = _group("Models that have an alias.")
+cache = _group("Stored prefills and converted models on this machine.")
 config = _group("Settings and where they come from.")
 
 app.command("run", cls=HelpWithTerms, epilog=EPILOG)(with_common(with_settings(run)))
@@ -41,6 +42,9 @@ app.command("selectors", cls=GroupedHelp)(with_common(commands.selectors))
 models.command("list", cls=GroupedHelp)(with_common(commands.models_list))
 models.command("pull", cls=GroupedHelp)(with_common(commands.models_pull))
 app.add_typer(models, name="models")
+cache.command("list", cls=GroupedHelp)(with_common(commands.cache_list))
+cache.command("clear", cls=GroupedHelp)(with_common(commands.cache_clear))
+app.add_typer(cache, name="cache")
 config.command("show", cls=GroupedHelp)(with_common(commands.config_show))
 app.add_typer(config, name="config")
 app.command("terms", cls=GroupedHelp)(with_common(commands.terms))

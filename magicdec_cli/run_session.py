@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -45,6 +46,7 @@ def run_session(outcome: Outcome, sources: Sequence[str], display: Display) -> N
     """Reads, loads, prefills, decodes. Ctrl-C ends it early and marks the outcome."""
     settings = outcome.settings
     config = settings.decode_config()
+    session = None
     try:
         session = session_api.open_session(sources, settings, display.loading)
         outcome.env = session.environment()
@@ -61,6 +63,9 @@ def run_session(outcome: Outcome, sources: Sequence[str], display: Display) -> N
             outcome.lossless = session.check(outcome.plain.report(), outcome.main.report())
     except KeyboardInterrupt:
         outcome.interrupted = True
+    finally:
+        if outcome.info is not None and session is not None:
+            outcome.warnings = tuple(session.warnings())  # and those of the passes
 
 
 def _decode(
@@ -76,10 +81,11 @@ def _decode(
     baseline = outcome.plain.tally() if outcome.compare and not first_of_two else None
     state = LiveState(outcome.info, title, recorder, baseline)
     display.begin(state)
-    for event in session.run(config):
-        recorder.add(event)
-        state.add(event)
-        display.event(event)
+    with closing(session.run(config)) as events:  # an interrupt ends it here, not when collected
+        for event in events:
+            recorder.add(event)
+            state.add(event)
+            display.event(event)
 
 
 def _info(settings: Settings, env: dict[str, object], requests: Sequence[Request]) -> RunInfo:

@@ -5,7 +5,7 @@ Importing this module is cheap; what imports torch is imported where it is used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from magicdec.engine.session import Session as EngineSession
     from magicdec.engine.text.documents import Document
 
+GIB = 2**30
+
 #: Called with what is being done and the done share of it, None when it cannot be known.
 Progress = Callable[[str, float | None], None]
 
@@ -32,11 +34,13 @@ class Session(Protocol):
     def requests(self) -> Sequence[Request]:
         """Documents to rows. Raises ConfigError for a document that cannot be used."""
 
-    def warnings(self) -> list[str]: ...
+    def warnings(self) -> list[str]:
+        """Of documents and settings, and after a pass also what it met."""
+
     def memory(self) -> list[tuple[str, int]]:
         """What needs memory, and bytes. Raises OutOfMemoryError when the run does not fit."""
 
-    def run(self, config: DecodeConfig) -> Iterator[Event]: ...
+    def run(self, config: DecodeConfig) -> Generator[Event, None, None]: ...
     def check(self, plain: RunReport, speculative: RunReport) -> Losslessness: ...
 
 
@@ -65,7 +69,7 @@ class OpenedSession:
         plan = self._session.plan_memory(self._requests, self._config, self._settings.batch)
         return plan.lines()
 
-    def run(self, config: DecodeConfig) -> Iterator[Event]:
+    def run(self, config: DecodeConfig) -> Generator[Event, None, None]:
         return self._session.run(self._requests, config, batch=self._settings.batch)
 
     def check(self, plain: RunReport, speculative: RunReport) -> Losslessness:
@@ -88,6 +92,7 @@ def open_session(sources: Sequence[str], settings: Settings, progress: Progress)
     session = open_engine_session(
         settings.model, device=settings.device, dtype=settings.dtype, threads=settings.threads,
         attention=settings.attention, chunk=settings.chunk, progress=progress,
+        prefill_cache=int(settings.prefill_cache_size * GIB) if settings.prefill_cache else 0,
     )  # fmt: skip
     return OpenedSession(session, documents, settings)
 

@@ -27,6 +27,7 @@ class Weights(Mapping[str, Tensor]):
     """
 
     def __init__(self, files: Sequence[Path]) -> None:
+        self._files = tuple(files)
         self._file_of: dict[str, Any] = {}
         for path in files:
             try:
@@ -60,6 +61,11 @@ class Weights(Mapping[str, Tensor]):
         """Safetensors' name of a tensor's type, such as BF16."""
         dtype: str = self._header(name).get_dtype()
         return dtype
+
+    def stamps(self) -> list[tuple[str, int, int]]:
+        """Name, bytes and time of change (ns) of each file."""
+        status = [(path.name, path.stat()) for path in self._files]
+        return [(name, s.st_size, s.st_mtime_ns) for name, s in status]
 
     def _header(self, name: str) -> Any:
         return self._file_of[name].get_slice(name)

@@ -7,6 +7,7 @@ launches. The decoder knows nothing of caches: it hands each layer's q, k, v to 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 from torch.nn.functional import silu
 
 from magicdec.engine.errors import ModelError
+from magicdec.engine.model.parallel import in_parallel
 from magicdec.engine.model.rope import Rope, rotate
 from magicdec.engine.model.spec import ModelSpec
 from magicdec.kernels.linear import Linear, make_linear
@@ -49,7 +51,7 @@ class Decoder:
         load = _Loader(weights, device, dtype)
         hidden, vocab = spec.hidden_size, spec.vocab_size
         self._embedding = load.tensor("model.embed_tokens.weight", vocab, hidden)
-        self._layers = [_Layer(spec, load, i) for i in range(spec.layers)]
+        self._layers = in_parallel(partial(_Layer, spec, load), spec.layers)
         self._norm = _Norm(spec, load, "model.norm")
         head = "model.embed_tokens" if spec.tied else "lm_head"
         self._head = load.linear((head, vocab), columns=hidden)
