@@ -44,8 +44,9 @@ class Session:
         backend: AttentionBackend,
         chunk: int,
         progress: Progress,
+        notices: Sequence[str] = (),
     ) -> None:
-        self._checkpoint, self._progress = checkpoint, progress
+        self._checkpoint, self._progress, self._notices = checkpoint, progress, notices
         self.device, self.dtype, self.backend, self.chunk = device, dtype, backend, chunk
         self._model: Decoder | None = None
         self._engine: Engine | None = None
@@ -126,15 +127,16 @@ class Session:
         )  # fmt: skip
 
     def warnings(self, requests: Sequence[Request], config: DecodeConfig) -> list[str]:
-        """What the user should know about these settings."""
+        """What the user should know about this session and these settings."""
         trained = self._checkpoint.spec.max_position
         longest = _longest(requests) + config.max_new_tokens
         if longest <= trained:
-            return []
+            return [*self._notices]
         return [
+            *self._notices,
             f"context {longest:,} (prompt and new tokens) is beyond the {trained:,} tokens that "
             f"{self.model_name} was trained for: expect the text to degrade, and with it what "
-            "acceptance and speedup say about useful text"
+            "acceptance and speedup say about useful text",
         ]
 
     def run(
@@ -193,14 +195,28 @@ def open_session(
     if threads is not None:
         torch.set_num_threads(threads)
     place = pick_device(device)
+    notices: list[str] = []
     return Session(
         open_checkpoint(model, progress),
         device=place,
         dtype=pick_dtype(dtype, place),
-        backend=get_backend(attention, place),
+        backend=pick_attention(attention, place, progress, notices),
         chunk=chunk,
         progress=progress,
+        notices=notices,
     )
+
+
+def pick_attention(
+    name: str, device: torch.device, progress: Progress, notices: list[str]
+) -> AttentionBackend:
+    """The backend; appends to `notices` when another one stands in. Raises ConfigError."""
+    try:
+        return get_backend(
+            name, device, progress=lambda what: progress(what, None), warn=notices.append
+        )
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
 
 
 def pick_device(name: str) -> torch.device:

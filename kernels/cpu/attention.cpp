@@ -35,11 +35,8 @@ struct Problem {
 namespace {
 
 constexpr int64_t BLOCK = 256;
-constexpr int64_t TILE = 64;
+constexpr int64_t TILE = 32, VTILE = 64;
 constexpr int64_t CACHE_LINE = 64;
-#ifndef HINT
-#define HINT 2
-#endif
 constexpr float HIDDEN = -1e30f;  // below any score; finite, as -inf minus -inf is NaN
 
 int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
@@ -52,7 +49,7 @@ struct Layout {
     explicit Layout(const Problem& p) : queries(p.fresh * (p.heads / p.kv_heads)), items(0) {
         for (int64_t b = 0; b < p.batch; b++) items += p.kv_heads * blocks(p, b);
         partial = round_up(queries * (p.dim + 2), CACHE_LINE / 4);
-        scratch = round_up(2 * TILE * p.dim + queries * BLOCK, CACHE_LINE / 4);
+        scratch = round_up((TILE + VTILE) * p.dim + queries * BLOCK, CACHE_LINE / 4);
         bytes = 4 * (items * partial + p.threads * scratch) +
                 p.batch * p.kv_heads * sizeof(std::atomic<int64_t>) + CACHE_LINE;
     }
@@ -82,8 +79,8 @@ inline void multiply(A a, const float* b, int64_t stride, int64_t count, float* 
             acc[m][j] = add ? load(out + m * out_stride + j * LANES) : Vec{};
     for (int64_t i = 0; i < count; i++) {
         const float* row = b + i * stride;
-        __builtin_prefetch(ahead, 0, HINT);
-        if (NV == 4) __builtin_prefetch(ahead + CACHE_LINE, 0, HINT);
+        __builtin_prefetch(ahead, 0, 2);
+        if (NV == 4) __builtin_prefetch(ahead + CACHE_LINE, 0, 2);
         ahead += pace;
         // The fewer of the two stay in registers beside the sums, the others pass through one.
         if constexpr (NV <= MR) {
@@ -265,7 +262,7 @@ class Attention {
         const T* keys = k + p.rows[b] * p.k_strides[0] + head * p.k_strides[1] + base * p.k_strides[2];
         const T* values =
             v + p.rows[b] * p.v_strides[0] + head * p.v_strides[1] + base * p.v_strides[2];
-        float *tile = mine, *wide = mine + TILE * dim, *scores = mine + 2 * TILE * dim;
+        float *tile = mine, *wide = mine + TILE * dim, *scores = mine + (TILE + VTILE) * dim;
 
         const auto queries_from = [&](int64_t m) {
             const float* row[6];
@@ -275,7 +272,7 @@ class Attention {
         };
         for (int64_t t = begin / LANES * LANES; t < end; t = t / TILE * TILE + TILE) {
             const int64_t stop = std::min(t / TILE * TILE + TILE, end), count = stop - t;
-            const Ahead soon = stop < end ? ahead(k, p.k_strides, b, head, base + stop, std::min(TILE, end - stop)) : ahead(v, p.v_strides, b, head, base + begin, std::min(TILE, end - begin));
+            const Ahead soon = stop < end ? ahead(k, p.k_strides, b, head, base + stop, std::min(TILE, end - stop)) : ahead(v, p.v_strides, b, head, base + begin, std::min(VTILE, end - begin));
             transpose_tile(keys + t * p.k_strides[2], p.k_strides[2], count, dim, tile);
             product_rows(queries, queries_from, tile, TILE, dim, scores + t, BLOCK,
                          round_up(count, LANES), false, soon);
@@ -287,16 +284,16 @@ class Attention {
             const int64_t high = std::min(std::max<int64_t>(last + 1, 0), end);
             total[m] = weights(scores + m * BLOCK, end, low, high, scale, top + m);
         }
-        for (int64_t t = begin; t < end; t = t / TILE * TILE + TILE) {
-            const int64_t stop = std::min(t / TILE * TILE + TILE, end), count = stop - t;
+        for (int64_t t = begin; t < end; t = t / VTILE * VTILE + VTILE) {
+            const int64_t stop = std::min(t / VTILE * VTILE + VTILE, end), count = stop - t;
             Ahead soon;
-            if (stop < end) soon = ahead(v, p.v_strides, b, head, base + stop, std::min(TILE, end - stop));
+            if (stop < end) soon = ahead(v, p.v_strides, b, head, base + stop, std::min(VTILE, end - stop));
             else {
                 const int64_t guess = next.load(std::memory_order_relaxed);
                 if (guess < layout.items) {
                     const Item then = locate(guess);
                     const int64_t at = std::max((Layout::start(p, then.b) / BLOCK + then.block) * BLOCK, Layout::start(p, then.b));
-                    soon = ahead(k, p.k_strides, then.b, then.head, at, std::min(TILE, p.lengths[then.b] - at));
+                    soon = ahead(k, p.k_strides, then.b, then.head, at, std::min(VTILE, p.lengths[then.b] - at));
                 }
             }
             const Values rows =
