@@ -82,12 +82,12 @@ inline Vec exp2_vec(Vec x) {
 }
 
 #if defined(__AVX2__)
-// Stores the transpose of eight rows of eight, `stride` floats between the rows of `out`.
-inline void transpose_8x8(const Vec* rows, float* out, int stride) {
+// Eight registers of eight, transposed in place.
+inline void transpose_8x8(__m256* r) {
     __m256 a[8], b[8];
     for (int i = 0; i < 8; i += 2) {
-        a[i] = _mm256_unpacklo_ps(rows[i], rows[i + 1]);
-        a[i + 1] = _mm256_unpackhi_ps(rows[i], rows[i + 1]);
+        a[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+        a[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
     }
     for (int i = 0; i < 8; i += 4) {
         b[i] = _mm256_shuffle_ps(a[i], a[i + 2], 0x44);
@@ -96,15 +96,55 @@ inline void transpose_8x8(const Vec* rows, float* out, int stride) {
         b[i + 3] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0xee);
     }
     for (int i = 0; i < 4; i++) {
-        store(out + i * stride, _mm256_permute2f128_ps(b[i], b[i + 4], 0x20));
-        store(out + (i + 4) * stride, _mm256_permute2f128_ps(b[i], b[i + 4], 0x31));
+        r[i] = _mm256_permute2f128_ps(b[i], b[i + 4], 0x20);
+        r[i + 4] = _mm256_permute2f128_ps(b[i], b[i + 4], 0x31);
     }
 }
-#else
-inline void transpose_8x8(const Vec* rows, float* out, int stride) {
-    for (int d = 0; d < 8; d++)
-        for (int k = 0; k < 8; k++) out[d * stride + k] = rows[k][d];
-}
 #endif
+
+// Eight keys [8, dim] -> out [dim, 8], `step` floats between the rows of out; from dimension d on.
+template <typename T>
+inline void transpose_keys(const T* keys, int64_t stride, int64_t d, int64_t dim, float* out,
+                           int64_t step) {
+    for (; d < dim; d += LANES) {
+#if defined(__AVX2__)
+        __m256 r[8];
+        for (int i = 0; i < 8; i++) r[i] = load(keys + i * stride + d);
+        transpose_8x8(r);
+        for (int i = 0; i < 8; i++) store(out + (d + i) * step, r[i]);
+#else
+        for (int k = 0; k < 8; k++)
+            for (int i = 0; i < LANES; i++)
+                out[(d + i) * step + k] = to_float(keys[k * stride + d + i]);
+#endif
+    }
+}
+
+inline void transpose_keys(const float* keys, int64_t stride, int64_t dim, float* out,
+                           int64_t step) {
+    transpose_keys(keys, stride, 0, dim, out, step);
+}
+
+// Two neighbouring bfloat16 move as one float, which halves the shuffles.
+inline void transpose_keys(const bf16* keys, int64_t stride, int64_t dim, float* out,
+                           int64_t step) {
+    int64_t d = 0;
+#if defined(__AVX2__)
+    for (; d + 16 <= dim; d += 16) {
+        __m256 r[8];
+        for (int i = 0; i < 8; i++)
+            r[i] = _mm256_loadu_ps(reinterpret_cast<const float*>(keys + i * stride + d));
+        transpose_8x8(r);
+        const __m256i upper = _mm256_set1_epi32(static_cast<int>(0xffff0000));
+        for (int i = 0; i < 8; i++) {
+            const __m256i pair = _mm256_castps_si256(r[i]);
+            store(out + (d + 2 * i) * step, _mm256_castsi256_ps(_mm256_slli_epi32(pair, 16)));
+            store(out + (d + 2 * i + 1) * step,
+                  _mm256_castsi256_ps(_mm256_and_si256(pair, upper)));
+        }
+    }
+#endif
+    transpose_keys(keys, stride, d, dim, out, step);
+}
 
 }  // namespace
