@@ -28,6 +28,7 @@ class Measurement:
     unit: str
     goal: float | None = None
     note: str = ""
+    at_most: bool = False  # the goal is an upper bound
 
 
 class DecodingBench:
@@ -114,5 +115,3 @@ class DecodingBench:
 def _known(value: float | None) -> float:
     assert value is not None
     return value
-
-
