@@ -48,8 +48,9 @@ class Session:
         chunk: int,
         progress: Progress,
         prefill_cache: int = 0,
+        notices: Sequence[str] = (),
     ) -> None:
-        self._checkpoint, self._progress = checkpoint, progress
+        self._checkpoint, self._progress, self._notices = checkpoint, progress, notices
         self.device, self.dtype, self.backend, self.chunk = device, dtype, backend, chunk
         self._prefill_cache = prefill_cache
         self._store: PrefillStore | None = None
@@ -129,8 +130,8 @@ class Session:
         )  # fmt: skip
 
     def warnings(self, requests: Sequence[Request], config: DecodeConfig) -> list[str]:
-        """What the user should know about these settings and, after a run, about the run."""
-        found = list(self._store.warnings) if self._store is not None else []
+        """What the user should know about this session, these settings and the last run."""
+        found = [*self._notices, *(self._store.warnings if self._store is not None else ())]
         trained = self._checkpoint.spec.max_position
         longest = _longest(requests) + config.max_new_tokens
         if longest <= trained:
@@ -210,15 +211,29 @@ def open_session(
     if threads is not None:
         torch.set_num_threads(threads)
     place = pick_device(device)
+    notices: list[str] = []
     return Session(
         open_checkpoint(model, progress),
         device=place,
         dtype=pick_dtype(dtype, place),
-        backend=get_backend(attention, place),
+        backend=pick_attention(attention, place, progress, notices),
         chunk=chunk,
         progress=progress,
         prefill_cache=prefill_cache,
+        notices=notices,
     )
+
+
+def pick_attention(
+    name: str, device: torch.device, progress: Progress, notices: list[str]
+) -> AttentionBackend:
+    """The backend; appends to `notices` when another one stands in. Raises ConfigError."""
+    try:
+        return get_backend(
+            name, device, progress=lambda what: progress(what, None), warn=notices.append
+        )
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
 
 
 def pick_device(name: str) -> torch.device:

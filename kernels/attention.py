@@ -9,8 +9,9 @@ leaves by not being named any more.
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -67,14 +68,35 @@ class AttentionBackend(ABC):
 
 def backend_names() -> Sequence[str]:
     """Backends by name; `auto` picks the fastest that works on the device."""
-    return ("auto", "sdpa", "reference")
+    return ("auto", "native", "sdpa", "reference")
 
 
-def get_backend(name: str, device: torch.device) -> AttentionBackend:
-    """The backend called `name`. Raises ValueError for an unknown one."""
+def get_backend(
+    name: str,
+    device: torch.device,
+    *,
+    progress: Callable[[str], None] = warnings.warn,
+    warn: Callable[[str], None] = warnings.warn,
+) -> AttentionBackend:
+    """The backend called `name`; `sdpa` in place of a native one that cannot be built.
+
+    progress: gets a line when a kernel has to be built; warn: when `sdpa` takes its place.
+    Raises ValueError for an unknown name, or one that does not work on the device.
+    """
+    from magicdec.kernels.cpu_attention import CpuAttention
+    from magicdec.kernels.native import BuildError
     from magicdec.kernels.reference import ReferenceAttention
     from magicdec.kernels.sdpa import SdpaAttention
 
+    on_cpu = device.type == "cpu"
+    if name == "native" and not on_cpu:
+        raise ValueError("attention backend 'native' runs on a CPU only; use auto or sdpa")
+    if name == "native" or (name == "auto" and on_cpu):
+        try:
+            return CpuAttention(progress)
+        except BuildError as error:
+            warn(f"attention by PyTorch's slower sdpa: {error}")
+            return SdpaAttention()
     if name in ("auto", "sdpa"):
         return SdpaAttention()
     if name == "reference":

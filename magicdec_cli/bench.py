@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -23,13 +24,14 @@ def bench(
         "bench.jsonl"
     ),
 ) -> None:
-    """Measures decoding at 4 rows of 4,000 tokens."""
+    """Measures decoding at 4 rows of 4,000 tokens, and attention at several shapes."""
+    from magicdec.profiles.bench.attention import AttentionBench
     from magicdec.profiles.bench.decoding import DecodingBench
 
     console = Console()
     with output.open("w") as lines:
-        for m in DecodingBench(model, document).run():
-            goal = "" if m.goal is None else f"  goal ≥ {m.goal:g}"
+        for m in chain(DecodingBench(model, document).run(), AttentionBench().run()):
+            goal = "" if m.goal is None else f"  goal {'≤' if m.at_most else '≥'} {m.goal:g}"
             console.print(f"{m.name:<52} {m.value:8.2f} {m.unit:<9}{m.note}{goal}")
             lines.write(json.dumps(dataclasses.asdict(m)) + "\n")
             lines.flush()

@@ -44,9 +44,10 @@ class Settings:
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting(
         "auto", "Model", "Precision of weights and cache; auto is float32 on a CPU."
     )
-    attention: Literal["auto", "sdpa", "reference"] = setting(
-        "auto", "Model", "Attention backend; reference is the slow, readable one."
-    )
+    attention: Literal["auto", "native", "sdpa", "reference"] = setting(
+        "auto", "Model", "Attention backend; native is this program's own for CPUs, built on "
+        "first use; reference is the slow, readable one.",
+    )  # fmt: skip
     threads: int | None = setting(
         None, "Model", "CPU threads.", low=1, high=4096, unset="all cores"
     )

@@ -1,18 +1,5 @@
-"""Where files that can be made again are kept."""
+"""The cache folder as the loaders know it; kernels keep what they build there, too."""
 
-from __future__ import annotations
+from magicdec.kernels.cachedir import OVERRIDE, cache_root
 
-import os
-from pathlib import Path
-
-import platformdirs
-
-OVERRIDE = "MAGICDEC_CACHE_DIR"
-
-
-def cache_root() -> Path:
-    """The user's cache folder for this program, or $MAGICDEC_CACHE_DIR; it may not exist yet."""
-    override = os.environ.get(OVERRIDE)
-    if override:
-        return Path(override).expanduser()
-    return Path(platformdirs.user_cache_dir("magicdec", appauthor=False))
+__all__ = ["OVERRIDE", "cache_root"]

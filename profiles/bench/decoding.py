@@ -29,6 +29,7 @@ class Measurement:
     unit: str
     goal: float | None = None
     note: str = ""
+    at_most: bool = False  # the goal is an upper bound
 
 
 class DecodingBench:

@@ -1,0 +1,283 @@
+// Attention of a few new queries over a long KV cache, float32 arithmetic on float32 or bfloat16
+// storage (flash-decoding, https://crfm.stanford.edu/2023/10/12/flashdecoding.html).
+//
+// A work item is (batch row, KV head, block of BLOCK keys). Its M = T * group queries share every
+// key that is read:
+//   1. KEYS keys at a time are transposed (and widened) into L1, so that a register of scores is
+//      eight keys of one query and no horizontal sums are needed; scores [M, BLOCK] = Q Kᵀ;
+//   2. softmax weights relative to the block's own maximum;
+//   3. O [M, D] = P V.
+// The thread that finishes a head's last block merges the blocks. Blocks begin at multiples of
+// BLOCK, whatever the batch, T or the number of threads: a query's result is the same bits in a
+// plain step and in a verify pass, alone and in a batch.
+
+#include "product.h"
+
+#include <atomic>
+#include <cmath>
+
+// torch's own OpenMP runtime: torch loads it globally, and this library is linked against none,
+// so that there is one pool of threads. Any compiler can call it; no OpenMP support is needed.
+extern "C" void GOMP_parallel(void (*body)(void*), void* data, unsigned threads, unsigned flags);
+
+// Mirrored by kernels/native.py.
+struct Problem {
+    int64_t batch, heads, kv_heads, fresh, dim;  // fresh: T
+    int64_t window;                              // 0: none
+    const int64_t *rows, *lengths;               // [batch]
+    int64_t q_strides[3];                        // batch, T, head; in elements
+    int64_t k_strides[3], v_strides[3];          // cache row, head, key
+    int64_t half;                                // caches are bfloat16
+    int64_t threads;
+    void* workspace;
+};
+
+namespace {
+
+constexpr int64_t BLOCK = 256;  // small, so that a few heads keep many threads busy
+constexpr int64_t KEYS = 32, VALUES = 64;  // handled at a time; what is made of them stays in L1
+constexpr float HIDDEN = -1e30f;  // below any score; finite, as -inf minus -inf is NaN
+
+int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+// The work, and where each part of the workspace lies.
+struct Layout {
+    int64_t queries;   // M
+    int64_t items;
+    int64_t partial;   // floats of an item's result: O [M, D], maximum [M], sum [M]
+    int64_t scratch;   // floats per thread
+    int64_t bytes;
+
+    explicit Layout(const Problem& p) : queries(p.fresh * (p.heads / p.kv_heads)), items(0) {
+        for (int64_t b = 0; b < p.batch; b++) items += p.kv_heads * blocks(p, b);
+        partial = round_up(queries * (p.dim + 2), CACHE_LINE / 4);
+        scratch = round_up((KEYS + VALUES) * p.dim + queries * (BLOCK + 4), CACHE_LINE / 4);
+        bytes = 4 * (items * partial + p.threads * scratch) +
+                p.batch * p.kv_heads * sizeof(std::atomic<int64_t>) + CACHE_LINE;
+    }
+
+    // The first key of batch row b that any query sees, and the blocks from there on.
+    static int64_t start(const Problem& p, int64_t b) {
+        return p.window ? std::max<int64_t>(0, p.lengths[b] - p.fresh + 1 - p.window) : 0;
+    }
+    static int64_t blocks(const Problem& p, int64_t b) {
+        return (p.lengths[b] + BLOCK - 1) / BLOCK - start(p, b) / BLOCK;
+    }
+};
+
+struct Item {
+    int64_t b, head, block;  // block counts from the row's first one
+    int64_t first, blocks;   // the item of the head's first block, and how many it has
+
+    Item(const Problem& p, int64_t item) : b(0), first(0) {
+        while (item - first >= p.kv_heads * (blocks = Layout::blocks(p, b))) {
+            first += p.kv_heads * blocks;
+            b++;
+        }
+        head = (item - first) / blocks;
+        first += head * blocks;
+        block = item - first;
+    }
+
+    int64_t base(const Problem& p) const { return (Layout::start(p, b) / BLOCK + block) * BLOCK; }
+};
+
+// One head's keys or values from key `base` on.
+template <typename T>
+struct Span {
+    const T* data;
+    int64_t stride, dim;
+
+    Span(const Problem& p, const T* cache, const int64_t* strides, const Item& at)
+        : data(cache + p.rows[at.b] * strides[0] + at.head * strides[1] + at.base(p) * strides[2]),
+          stride(strides[2]), dim(p.dim) {}
+
+    const T* operator[](int64_t key) const { return data + key * stride; }
+
+    Ahead ahead(int64_t from, int64_t to) const {
+        const auto start = reinterpret_cast<const char*>((*this)[from]);
+        return {start, stride == dim && to > from ? (to - from) * dim * int64_t{sizeof(T)} : 0};
+    }
+};
+
+// The end of the group of `unit` that key t lies in, at most `end`.
+int64_t group_end(int64_t t, int64_t unit, int64_t end) {
+    return std::min(t / unit * unit + unit, end);
+}
+
+// Keys [from, to) -> out [dim, KEYS]. Columns beyond keep what they had; their scores are masked.
+template <typename T>
+void transpose(const Span<T>& keys, int64_t from, int64_t to, float* out, Ahead soon) {
+    const int64_t pace = soon.bytes * LANES / (to - from);
+    int64_t k = from;
+    for (; k + LANES <= to; k += LANES, soon.next += pace) {
+        for (int64_t i = 0; i < pace; i += CACHE_LINE) prefetch(soon.next + i);
+        transpose_keys(keys[k], keys.stride, keys.dim, out + k - from, KEYS);
+    }
+    for (; k < to; k++)
+        for (int64_t d = 0; d < keys.dim; d++) out[d * KEYS + k - from] = to_float(keys[k][d]);
+}
+
+// Values [from, to) as floats: where they are, or widened into `buffer`; with their stride.
+inline std::pair<const float*, int64_t> widen(const Span<float>& v, int64_t from, int64_t, float*) {
+    return {v[from], v.stride};
+}
+inline std::pair<const float*, int64_t> widen(const Span<bf16>& v, int64_t from, int64_t to,
+                                              float* buffer) {
+    for (int64_t k = from; k < to; k++)
+        for (int64_t d = 0; d < v.dim; d += LANES)
+            store(buffer + (k - from) * v.dim + d, load(v[k] + d));
+    return {buffer, v.dim};
+}
+
+// Scores [0, end) of a query, of which it sees [low, high), to weights 2^(score * scale - top).
+// Returns their sum.
+inline float weigh(float* s, int64_t end, int64_t low, int64_t high, float scale, float* top) {
+    const int64_t padded = round_up(end, LANES);
+    std::fill(s, s + std::min(low, padded), -INFINITY);
+    std::fill(s + std::min(high, padded), s + padded, -INFINITY);
+    Vec most = broadcast(HIDDEN);
+    for (int64_t k = 0; k < padded; k += LANES) most = maximum(load(s + k), most);
+    *top = highest(most) * scale;
+    const Vec factor = broadcast(scale), offset = broadcast(*top);
+    Vec total{};
+    for (int64_t k = 0; k < padded; k += LANES) {
+        const Vec p = exp2_vec(load(s + k) * factor - offset);
+        store(s + k, p);
+        total += p;
+    }
+    return sum(total);
+}
+
+template <typename T>
+class Attention {
+   public:
+    Attention(const Problem& p, const float* q, const T* k, const T* v, float* out)
+        : p(p), layout(p), q(q), k(k), v(v), out(out), group(p.heads / p.kv_heads),
+          scale(1.44269504f / std::sqrt(static_cast<float>(p.dim))) {
+        partials = reinterpret_cast<float*>(
+            round_up(reinterpret_cast<int64_t>(p.workspace), CACHE_LINE));
+        scratch = partials + layout.items * layout.partial;
+        left = reinterpret_cast<std::atomic<int64_t>*>(scratch + p.threads * layout.scratch);
+        for (int64_t b = 0; b < p.batch; b++)
+            for (int64_t h = 0; h < p.kv_heads; h++)
+                left[b * p.kv_heads + h] = Layout::blocks(p, b);
+    }
+
+    void run() {
+        const auto body = [](void* self) { static_cast<Attention*>(self)->work(); };
+        GOMP_parallel(body, this, std::min(p.threads, layout.items), 0);
+    }
+
+   private:
+    const Problem& p;
+    const Layout layout;
+    const float* q;
+    const T *k, *v;
+    float *out, *partials, *scratch;
+    std::atomic<int64_t>* left;  // blocks not done yet, per batch row and KV head
+    std::atomic<int64_t> next{0}, workers{0};
+    const int64_t group;
+    const float scale;  // to exponents of 2
+
+    // Items are taken one by one: a thread that is held up does not hold up the others.
+    void work() {
+        float* mine = scratch + workers++ * layout.scratch;
+        for (int64_t item; (item = next++) < layout.items;) {
+            const Item at(p, item);
+            attend(at, partials + item * layout.partial, mine);
+            if (left[at.b * p.kv_heads + at.head].fetch_sub(1, std::memory_order_acq_rel) == 1)
+                merge(at);
+        }
+    }
+
+    // One block: O, maximum and sum of all queries of one KV head. Keys count from the block's.
+    void attend(const Item& at, float* partial, float* mine) {
+        const int64_t dim = p.dim, queries = layout.queries, base = at.base(p);
+        const int64_t begin = std::max<int64_t>(Layout::start(p, at.b) - base, 0);
+        const int64_t end = std::min(p.lengths[at.b] - base, BLOCK);
+        const Span<T> keys(p, k, p.k_strides, at), values(p, v, p.v_strides, at);
+        float *tile = mine, *wide = tile + KEYS * dim, *scores = wide + VALUES * dim;
+        const auto q_rows = reinterpret_cast<const float**>(scores + queries * BLOCK);
+        const auto score_rows = q_rows + queries;
+        for (int64_t m = 0; m < queries; m++) {
+            q_rows[m] = q + at.b * p.q_strides[0] + m / group * p.q_strides[1] +
+                        (at.head * group + m % group) * p.q_strides[2];
+            score_rows[m] = scores + m * BLOCK;
+        }
+
+        for (int64_t t = begin / LANES * LANES, stop; t < end; t = stop) {
+            stop = group_end(t, KEYS, end);
+            Ahead soon = stop < end ? keys.ahead(stop, group_end(stop, KEYS, end))
+                                    : values.ahead(begin, group_end(begin, VALUES, end));
+            const Ahead now = soon.first(2.0 / static_cast<double>(queries + 2));
+            transpose(keys, t, stop, tile, now);
+            multiply_rows({q_rows, 0, tile, KEYS, dim, scores + t, BLOCK,
+                           round_up(stop - t, LANES), false}, queries, soon);
+        }
+        float *top = partial + queries * dim, *total = top + queries;
+        for (int64_t m = 0; m < queries; m++) {
+            const int64_t own = p.lengths[at.b] - p.fresh + m / group - base;  // the query's key
+            const int64_t low = p.window ? std::max<int64_t>(own + 1 - p.window, 0) : 0;
+            const int64_t high = std::min(std::max<int64_t>(own + 1, 0), end);
+            total[m] = weigh(scores + m * BLOCK, end, low, high, scale, top + m);
+        }
+        for (int64_t t = begin, stop; t < end; t = stop) {
+            stop = group_end(t, VALUES, end);
+            const Ahead soon = stop < end ? values.ahead(stop, group_end(stop, VALUES, end))
+                                          : first_keys_of_next();
+            const auto [rows, stride] = widen(values, t, stop, wide);
+            multiply_rows({score_rows, t, rows, stride, stop - t, partial, dim, dim, t != begin},
+                          queries, soon);
+        }
+    }
+
+    // A guess: another thread may be faster. It is only prefetched.
+    Ahead first_keys_of_next() const {
+        const int64_t item = next.load(std::memory_order_relaxed);
+        if (item >= layout.items) return {nullptr, 0};
+        const Item then(p, item);
+        const int64_t base = then.base(p);
+        const int64_t begin = std::max<int64_t>(Layout::start(p, then.b) - base, 0);
+        const int64_t end = std::min(p.lengths[then.b] - base, BLOCK);
+        return Span<T>(p, k, p.k_strides, then).ahead(begin, group_end(begin, KEYS, end));
+    }
+
+    void merge(const Item& at) const {
+        const int64_t dim = p.dim, step = layout.partial;
+        const float* first = partials + at.first * step;
+        for (int64_t m = 0; m < layout.queries; m++) {
+            const float* tops = first + layout.queries * dim + m;
+            const float* totals = tops + layout.queries;
+            float top = tops[0], total = 0;
+            for (int64_t i = 1; i < at.blocks; i++) top = std::max(top, tops[i * step]);
+            float* o = out + ((at.b * p.fresh + m / group) * p.heads + at.head * group +
+                              m % group) * dim;
+            std::fill(o, o + dim, 0.0f);
+            for (int64_t i = 0; i < at.blocks; i++) {
+                const Vec weight = exp2_vec(broadcast(tops[i * step] - top));
+                total += weight[0] * totals[i * step];
+                for (int64_t d = 0; d < dim; d += LANES)
+                    store(o + d, load(o + d) + weight * load(first + i * step + m * dim + d));
+            }
+            for (int64_t d = 0; d < dim; d += LANES) store(o + d, load(o + d) / total);
+        }
+    }
+};
+
+}  // namespace
+
+extern "C" {
+
+int64_t magicdec_attention_workspace(const Problem* p) { return Layout(*p).bytes; }
+
+// q [batch, T, heads, dim] and the caches as their strides say; out [batch, T, heads, dim] dense.
+void magicdec_attention(const Problem* p, const float* q, const void* k, const void* v,
+                        float* out) {
+    if (p->half)
+        Attention(*p, q, static_cast<const bf16*>(k), static_cast<const bf16*>(v), out).run();
+    else
+        Attention(*p, q, static_cast<const float*>(k), static_cast<const float*>(v), out).run();
+}
+
+}  // extern "C"

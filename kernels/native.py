@@ -1,0 +1,146 @@
+"""Builds the C++ kernel on first use, keeps it in the user's cache folder and loads it.
+
+The system's compiler makes a plain shared library that is called through ctypes with pointers and
+strides. That takes a few seconds once. An extension against torch's headers would take a minute,
+need ninja, and have to be built again for every torch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from magicdec.kernels.cachedir import cache_root
+
+SOURCES = Path(__file__).with_name("cpu")
+FLAGS = ("-O3", "-std=c++17", "-fPIC", "-shared", "-w")
+#: How to say "for this very CPU"; not every compiler knows every way on every architecture.
+TUNING = (("-march=native",), ("-mcpu=native",), ())
+COMPILERS = ("c++", "g++", "clang++")
+TIMEOUT_SECONDS = 300
+
+
+class BuildError(Exception):
+    """The kernel cannot be built or loaded here; the message says why in one line."""
+
+
+class Problem(ctypes.Structure):
+    """`struct Problem` of cpu/attention.cpp."""
+
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in ("batch", "heads", "kv_heads", "fresh", "dim")),
+        ("window", ctypes.c_int64),
+        ("rows", ctypes.POINTER(ctypes.c_int64)),
+        ("lengths", ctypes.POINTER(ctypes.c_int64)),
+        ("q_strides", ctypes.c_int64 * 3),
+        ("k_strides", ctypes.c_int64 * 3),
+        ("v_strides", ctypes.c_int64 * 3),
+        ("half", ctypes.c_int64),
+        ("threads", ctypes.c_int64),
+        ("workspace", ctypes.c_void_p),
+    ]
+
+
+def load(progress: Callable[[str], None]) -> ctypes.CDLL:
+    """The kernel's library. `progress` gets a line when it has to be built first.
+
+    Raises BuildError.
+    """
+    compiler = find_compiler()
+    path = library_path(compiler)
+    if not path.exists():
+        progress("building the CPU attention kernel (once, a few seconds)")
+        build(compiler, path)
+    try:
+        return _open(path)
+    except OSError:  # cut short by a full disk, or made for an older system
+        build(compiler, path)
+    try:
+        return _open(path)
+    except OSError as error:
+        raise BuildError(f"the built kernel does not load: {_first_line(str(error))}") from error
+
+
+def find_compiler() -> tuple[str, ...]:
+    """The C++ compiler's command: $CXX, or the first one on the path. Raises BuildError."""
+    wanted = shlex.split(os.environ.get("CXX", ""))
+    for command in [wanted] if wanted else [[name] for name in COMPILERS]:
+        found = shutil.which(command[0])
+        if found:
+            return (found, *command[1:])
+    missing = f"no C++ compiler $CXX={wanted[0]}" if wanted else "no C++ compiler"
+    raise BuildError(f"{missing} was found; install g++ or set CXX")
+
+
+def library_path(compiler: Sequence[str]) -> Path:
+    """Where the library for this source, compiler and CPU is kept.
+
+    The CPU is part of the name because a home folder may be shared between machines.
+    """
+    key = hashlib.sha256()
+    for source in sorted(SOURCES.iterdir()):
+        key.update(source.read_bytes())
+    key.update(repr((tuple(compiler), FLAGS, _cpu())).encode())
+    return cache_root() / "native" / f"attention-{key.hexdigest()[:20]}.so"
+
+
+def build(compiler: Sequence[str], path: Path) -> None:
+    """Compiles to `path` in one step, so that other processes never see half a library.
+
+    Two processes may build at once; the later one replaces the same library. Raises BuildError.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            made = Path(folder) / path.name
+            _compile(compiler, made)
+            os.replace(made, path)
+    except OSError as error:
+        raise BuildError(f"cannot write {path}: {error.strerror or error}") from error
+    except subprocess.TimeoutExpired as error:
+        raise BuildError(f"{compiler[0]} took more than {TIMEOUT_SECONDS} s") from error
+
+
+def _compile(compiler: Sequence[str], target: Path) -> None:
+    for tuning in TUNING:
+        command = [*compiler, *FLAGS, *tuning, str(SOURCES / "attention.cpp"), "-o", str(target)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+        if done.returncode == 0:
+            return
+    raise BuildError(f"{compiler[0]} failed: {_first_line(done.stderr)}")
+
+
+def _open(path: Path) -> ctypes.CDLL:
+    import torch  # noqa: F401  its OpenMP runtime must be there before this library asks for it
+
+    library = ctypes.CDLL(str(path))
+    library.magicdec_attention_workspace.argtypes = [ctypes.POINTER(Problem)]
+    library.magicdec_attention_workspace.restype = ctypes.c_int64
+    library.magicdec_attention.argtypes = [ctypes.POINTER(Problem), *[ctypes.c_void_p] * 4]
+    library.magicdec_attention.restype = None
+    return library
+
+
+@functools.cache
+def _cpu() -> str:
+    """Architecture and instruction sets."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    sets = next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    return f"{platform.machine()} {sets or platform.processor()}"
+
+
+def _first_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return next((line for line in lines if "error" in line), lines[0] if lines else "no message")
