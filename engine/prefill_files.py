@@ -21,7 +21,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from magicdec.engine.loading.cachedir import cache_root
+from magicdec.kernels.cachedir import cache_root
 
 SUFFIX = ".kv"
 ABOUT = "about.json"

@@ -19,11 +19,11 @@ from torch import Tensor
 
 from magicdec.engine.cache import KVCache, Prompt
 from magicdec.engine.donors import Ids, Offer
-from magicdec.engine.loading.cachedir import OVERRIDE
 from magicdec.engine.loading.files import one_line
 from magicdec.engine.memory import GIB
 from magicdec.engine.prefill_chain import BLOCK, Chain, kind_of
 from magicdec.engine.prefill_files import Damaged, PrefillFiles
+from magicdec.kernels.cachedir import OVERRIDE
 
 
 @dataclass(slots=True)

@@ -31,6 +31,8 @@ class Tally:
     finished: bool  # False: interrupted, or still running
     steps: int  # batch steps
     phases: PhaseTimes  # seconds; of an unfinished run, what was seen so far
+    prompt_tokens: int  # of the rows that are or were prefilled
+    reused_prompt_tokens: int  # of those: copied from another row, an earlier run or the disk
     num_spec_steps: int
     num_draft_tokens: int
     num_accepted_draft_tokens: int
@@ -128,6 +130,8 @@ class Recorder:
     _step_phases: PhaseTimes = field(default_factory=PhaseTimes)
     _prefilled: float = 0.0  # seconds of the admissions before the current one
     _admission: float = 0.0  # seconds of the current one
+    _prompts: list[int] = field(default_factory=lambda: [0, 0])  # tokens, reused; closed ones
+    _admitted: tuple[int, int] = (0, 0)  # the same of the current admission
     _histogram: list[int] = field(default_factory=list)
     _spec_steps: int = 0
     _drafted: int = 0
@@ -143,6 +147,7 @@ class Recorder:
                 for row in self._active.values():
                     row.seconds += event.seconds - self._admission
                 self._admission = event.seconds
+                self._admitted = (event.done, event.reused)
             case RowStarted():
                 self._close_admission()
                 row = _Row(event, [event.token], [event.text])
@@ -159,6 +164,8 @@ class Recorder:
     def _close_admission(self) -> None:
         self._prefilled += self._admission
         self._admission = 0.0
+        self._prompts = [a + b for a, b in zip(self._prompts, self._admitted, strict=True)]
+        self._admitted = (0, 0)
 
     def _add_step(self, event: StepFinished) -> None:
         self._steps += 1
@@ -208,6 +215,8 @@ class Recorder:
             finished=self._end is not None,
             steps=self._steps,
             phases=self._phases(),
+            prompt_tokens=self._prompts[0] + self._admitted[0],
+            reused_prompt_tokens=self._prompts[1] + self._admitted[1],
             num_spec_steps=self._spec_steps,
             num_draft_tokens=self._drafted,
             num_accepted_draft_tokens=self._accepted,

@@ -11,7 +11,7 @@ import psutil
 
 from magicdec.cli.report_view import size_text
 from magicdec.cli.settings import config_files
-from magicdec.engine.loading.cachedir import cache_root
+from magicdec.kernels.cachedir import cache_root
 
 
 def findings() -> Iterator[tuple[str, str]]:

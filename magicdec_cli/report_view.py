@@ -123,7 +123,15 @@ def _phases(report: RunReport, baseline: RunReport | None, look: Symbols) -> Ren
     for _, run in runs:
         totals += _phase_cells(run.decode_seconds, run, False)
     table.add_row(Text("decode", "bold"), *[Text(cell.plain, "bold") for cell in totals])
-    return table
+    return Group(table, _prefill_note(report, baseline))
+
+
+def _prefill_note(report: RunReport, baseline: RunReport | None) -> Text:
+    """Where the prompts' KV came from: a prefill that was mostly reused is no measure of speed."""
+    first = baseline or report
+    reused, total = first.reused_prompt_tokens, first.prompt_tokens
+    note = f"prefill of {total:,} prompt tokens: {total - reused:,} computed, {reused:,} reused"
+    return Text(note + (", shared by both runs" if baseline else ""), "dim")
 
 
 def _phase_cells(seconds: float, run: RunReport, prefill: bool) -> list[Text]:
@@ -165,7 +173,6 @@ def _verdict(
         line = Text.assemble(("speedup  ", "dim"))
         for name, value in (("decode", speedup.decode), ("end to end", speedup.end_to_end)):
             line.append_text(ratio_text(value, look)).append(f" {name}   ", "dim")
-        line.append(f"(shared prefill {speedup.prefill_s:.2f} s)", "dim")
         lines.append(line)
     verdict = outcome.lossless
     if verdict is not None:

@@ -23,6 +23,8 @@ TERMS: dict[str, str] = {
     "unconditional, so it can only fall",
     "accepted per step": "how many of those steps accepted exactly 0, 1, ... draft tokens",
     "prefill": "seconds from the first prompt token to the first generated token of the rows",
+    "reused": "prompt tokens whose KV was copied instead of computed: from another row that begins "
+    "alike, from the run before, or from the prefill cache on disk",
     "select": "seconds choosing and copying the draft's KV entries",
     "draft": "seconds in draft passes",
     "verify": "seconds in passes over the full cache (all passes of plain decoding)",
@@ -37,7 +39,8 @@ TERMS: dict[str, str] = {
     "KV read": "KV entries one draft step reads per row, on average",
     "speedup, decode": "decode seconds of plain decoding / those of speculative decoding, for the "
     "same rows and number of tokens",
-    "speedup, end to end": "the same with the prefill, which both share, added to both sides",
+    "speedup, end to end": "the same with the prefill added to both sides; the plain run does it, "
+    "the other reuses it",
     "lossless": "greedy: the speculative tokens equal plain decoding's; a difference is a tie when "
     "the logits of the two tokens are closer than the precision's rounding, else it is a failure",
 }

@@ -64,11 +64,13 @@ def run_record(
             "accepted_per_step": list(report.histogram),
             "draft_entries_read": report.draft_entries_read,
         },
+        "prefill": _prefill(report),
         "decode": _decode(report),
     }
     if baseline is not None:
         speedup = Speedup.of(baseline, report)
         record["baseline"] = {
+            "prefill": _prefill(baseline),
             "decode": _decode(baseline),
             "phases_s": _phases(baseline.phases),
             "rows": _rows(baseline),
@@ -101,6 +103,14 @@ def _rows(report: RunReport) -> list[dict[str, Any]]:
 
 def _phases(phases: PhaseTimes) -> dict[str, float]:
     return {name: getattr(phases, name) for name in PHASES} | {"wall": phases.wall}
+
+
+def _prefill(tally: Tally) -> dict[str, Any]:
+    return {
+        "prompt_tokens": tally.prompt_tokens,
+        "reused_prompt_tokens": tally.reused_prompt_tokens,
+        "seconds": tally.phases.prefill,
+    }
 
 
 def _decode(tally: Tally) -> dict[str, Any]:

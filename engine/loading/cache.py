@@ -17,8 +17,8 @@ from typing import Any
 from filelock import FileLock
 
 from magicdec.engine.errors import ModelError
-from magicdec.engine.loading.cachedir import OVERRIDE, cache_root
 from magicdec.engine.loading.files import one_line
+from magicdec.kernels.cachedir import OVERRIDE, cache_root
 
 MANIFEST = "entry.json"
 SPEC = "spec.json"

@@ -14,8 +14,8 @@ import torch
 
 from magicdec.engine.errors import ModelError
 from magicdec.engine.loading import cache
-from magicdec.engine.loading.cachedir import cache_root
 from magicdec.engine.loading.opening import open_checkpoint
+from magicdec.kernels.cachedir import cache_root
 
 Make = Callable[..., tuple[Path, Any]]
 
