@@ -147,3 +147,19 @@ def test_other_architectures_are_refused_with_the_supported_ones():
 
     with pytest.raises(ModelError, match=r"gpt2.*llama, mistral, qwen2, qwen3"):
         ModelSpec.from_hf(GPT2Config())
+
+
+def test_loading_leaves_the_number_of_threads_alone(tiny):
+    import threading
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        tiny(seed=99)
+        later: list[int] = []
+        thread = threading.Thread(target=lambda: later.append(torch.get_num_threads()))
+        thread.start()
+        thread.join()
+        assert (torch.get_num_threads(), later) == (3, [3])
+    finally:
+        torch.set_num_threads(before)

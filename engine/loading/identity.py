@@ -25,7 +25,7 @@ def identity_of(spec: ModelSpec, weights: Mapping[str, Tensor]) -> str:
     """
     digest = blake2b(json.dumps(spec.to_json(), sort_keys=True).encode(), digest_size=16)
     if isinstance(weights, Weights):
-        digest.update(repr(weights.stamps()).encode())
+        digest.update(repr(weights.stamps).encode())
     for name in sorted(weights):
         tensor = weights[name]
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())

@@ -27,11 +27,13 @@ class Weights(Mapping[str, Tensor]):
     """
 
     def __init__(self, files: Sequence[Path]) -> None:
-        self._files = tuple(files)
+        #: Name, bytes and time of change (ns) of each file, as it was opened.
+        self.stamps: list[tuple[str, int, int]] = []
         self._file_of: dict[str, Any] = {}
         for path in files:
             try:
                 file = safe_open(path, framework="pt", device="cpu")
+                status = path.stat()
             except FileNotFoundError:
                 raise ModelError(
                     f"weights file {path} is missing; copy or download the whole model again"
@@ -40,6 +42,7 @@ class Weights(Mapping[str, Tensor]):
                 raise ModelError(
                     f"weights file {path} is damaged ({one_line(error)}); copy or download it again"
                 ) from None
+            self.stamps.append((path.name, status.st_size, status.st_mtime_ns))
             names: list[str] = list(file.keys())  # type: ignore[no-untyped-call]
             self._file_of.update(dict.fromkeys(names, file))
 
@@ -61,11 +64,6 @@ class Weights(Mapping[str, Tensor]):
         """Safetensors' name of a tensor's type, such as BF16."""
         dtype: str = self._header(name).get_dtype()
         return dtype
-
-    def stamps(self) -> list[tuple[str, int, int]]:
-        """Name, bytes and time of change (ns) of each file."""
-        status = [(path.name, path.stat()) for path in self._files]
-        return [(name, s.st_size, s.st_mtime_ns) for name, s in status]
 
     def _header(self, name: str) -> Any:
         return self._file_of[name].get_slice(name)

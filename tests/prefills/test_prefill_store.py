@@ -151,3 +151,25 @@ def test_a_slot_gives_its_prompt_to_the_store_before_it_takes_another(tiny, prom
     cache, _ = run(model, prompt(300), None)
     list(prefill(model, cache, 0, prompt(200), chunk=100, store=store()))
     assert run(model, prompt(300), store())[1] == 300
+
+
+def test_a_changed_weights_file_is_another_model(tmp_path, tiny):
+    """Also when the change lies between the sampled elements."""
+    import os
+
+    from safetensors.torch import save_file
+
+    from magicdec.engine.loading.weights import Weights
+
+    pair, file = tiny(), tmp_path / "model.safetensors"
+
+    def saved(weights, seconds):
+        save_file({name: tensor.clone() for name, tensor in weights.items()}, file)
+        os.utime(file, (seconds, seconds))
+        return identity_of(pair.ours.spec, Weights([file]))
+
+    weights = pair.theirs.state_dict()
+    name = "model.embed_tokens.weight"
+    changed = weights[name].clone()
+    changed.view(-1)[1000] += 1
+    assert saved(weights, 10) == saved(weights, 10) != saved({**weights, name: changed}, 11)
