@@ -59,46 +59,54 @@ class CpuPlan(AttentionPlan):
         self._other: AttentionPlan | None = None
         integers = ctypes.c_int64 * len(shape.rows)
         self._rows, self._lengths = integers(*shape.rows), integers(*shape.lengths)
-        self._problem: Problem | None = None
-        self._made_for: object = None
+        self._layout: object = None  # what the following are made for
+        self._problem: Problem | None = None  # None: `other` does it
         self._workspace: Tensor | None = None
 
     def attend(self, q: Tensor, k_cache: Tensor, v_cache: Tensor) -> Tensor:
-        if not _taken(q, k_cache, v_cache):
+        kind = q.dtype
+        if kind is torch.bfloat16:
+            q = q.float()
+        # The layers of a forward differ in where their tensors are, not in how they lie.
+        layout = (
+            q.shape, q.stride(), kind, k_cache.shape, k_cache.stride(), k_cache.dtype,
+            v_cache.stride(), v_cache.dtype,
+        )  # fmt: skip
+        if layout != self._layout:
+            self._prepare(q, k_cache, v_cache)
+            self._layout = layout
+        if self._problem is None:
             self._other = self._other or self._make_other()
-            return self._other.attend(q, k_cache, v_cache)
-        queries = q.float()  # no copy when it is already
-        problem = self._problem_of(queries, k_cache, v_cache)
+            return self._other.attend(q.to(kind), k_cache, v_cache)
         out = torch.empty(q.shape, dtype=torch.float32)
         self._library.magicdec_attention(
-            problem, queries.data_ptr(), k_cache.data_ptr(), v_cache.data_ptr(), out.data_ptr()
+            self._problem, q.data_ptr(), k_cache.data_ptr(), v_cache.data_ptr(), out.data_ptr()
         )
-        return out.to(q.dtype)
+        return out if kind is torch.float32 else out.to(kind)
 
-    def _problem_of(self, q: Tensor, k: Tensor, v: Tensor) -> Problem:
-        """The layers of a forward differ in where their tensors are, not in how they lie."""
-        made_for = (q.shape, q.stride(), k.shape, k.stride(), v.stride(), k.dtype)
-        if self._problem is None or made_for != self._made_for:
-            batch, new, heads, dim = q.shape
-            strides = ctypes.c_int64 * 3
-            self._problem = Problem(
-                batch, heads, k.shape[1], new, dim, self._shape.window or 0,
-                self._rows, self._lengths,
-                strides(*q.stride()[:3]), strides(*k.stride()[:3]), strides(*v.stride()[:3]),
-                k.dtype is torch.bfloat16, torch.get_num_threads(),
-            )  # fmt: skip
-            size = self._library.magicdec_attention_workspace(self._problem)
-            self._workspace = torch.empty(size, dtype=torch.uint8)
-            self._problem.workspace = self._workspace.data_ptr()
-            self._made_for = made_for
-        return self._problem
+    def _prepare(self, q: Tensor, k: Tensor, v: Tensor) -> None:
+        self._problem = None
+        if not _taken(q, k, v):
+            return
+        batch, new, heads, dim = q.shape
+        strides = ctypes.c_int64 * 3
+        problem = Problem(
+            batch, heads, k.shape[1], new, dim, self._shape.window or 0,
+            self._rows, self._lengths,
+            strides(*q.stride()[:3]), strides(*k.stride()[:3]), strides(*v.stride()[:3]),
+            k.dtype is torch.bfloat16, torch.get_num_threads(),
+        )  # fmt: skip
+        size = self._library.magicdec_attention_workspace(problem)
+        self._workspace = torch.empty(size, dtype=torch.uint8)
+        problem.workspace = self._workspace.data_ptr()
+        self._problem = problem
 
 
 def _taken(q: Tensor, k: Tensor, v: Tensor) -> bool:
     """Whether the kernel takes these; it moves eight neighbouring dimensions at a time."""
     return (
         q.shape[-1] % 8 == 0
-        and q.dtype in STORED
+        and q.dtype is torch.float32
         and k.dtype in STORED
         and k.dtype is v.dtype
         and all(t.stride(-1) == 1 for t in (q, k, v))

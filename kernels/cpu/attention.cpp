@@ -166,7 +166,9 @@ class Attention {
 
     void run() {
         const auto body = [](void* self) { static_cast<Attention*>(self)->work(); };
-        GOMP_parallel(body, this, std::min(p.threads, layout.items), 0);
+        // All threads even for few items: the runtime would end the others, and torch would have
+        // to start them again.
+        GOMP_parallel(body, this, p.threads, 0);
     }
 
    private:
