@@ -27,6 +27,7 @@ from magicdec.engine.text.tokenizing import Take
 from magicdec.kernels.attention import AttentionBackend, get_backend
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+KV_DTYPES = ("float32", "bfloat16")
 
 
 class Session:
@@ -41,12 +42,14 @@ class Session:
         *,
         device: torch.device,
         dtype: torch.dtype,
+        kv_dtype: torch.dtype,
         backend: AttentionBackend,
         chunk: int,
         progress: Progress,
     ) -> None:
         self._checkpoint, self._progress = checkpoint, progress
         self.device, self.dtype, self.backend, self.chunk = device, dtype, backend, chunk
+        self.kv_dtype = kv_dtype
         self._model: Decoder | None = None
         self._engine: Engine | None = None
 
@@ -83,7 +86,8 @@ class Session:
         return {
             **environment(self.device),
             "model": self.model_name,
-            "dtype": str(self.dtype).removeprefix("torch."),
+            "dtype": dtype_name(self.dtype),
+            "kv_dtype": dtype_name(self.kv_dtype),
             "attention": self.backend.name,
         }
 
@@ -117,12 +121,13 @@ class Session:
         spec, free = self._checkpoint.spec, available_memory(self.device)
         # What this session holds already is part of the forecast, too.
         if self._model is not None:
-            free += spec.parameters * self.dtype.itemsize
+            free += spec.parameters * self.dtype.itemsize + self._model.twin_bytes
         if self._engine is not None:
             free += self._engine.cache.k.nbytes + self._engine.cache.v.nbytes
         return require_fit(
             spec, config, batch=min(batch, len(requests)), context=_longest(requests),
-            chunk=self.chunk, dtype=self.dtype, available=free,
+            chunk=self.chunk, dtype=self.dtype, kv_dtype=self.kv_dtype, device=self.device,
+            available=free,
         )  # fmt: skip
 
     def warnings(self, requests: Sequence[Request], config: DecodeConfig) -> list[str]:
@@ -152,7 +157,7 @@ class Session:
                 self._engine = None  # the old cache is freed before the new one is made
                 engine = Engine(
                     self.model, self.tokenizer, self.backend,
-                    slots=slots, capacity=needed, chunk=self.chunk,
+                    slots=slots, capacity=needed, chunk=self.chunk, kv_dtype=self.kv_dtype,
                 )  # fmt: skip
                 self._engine = engine
             yield from engine.run(requests, config)
@@ -172,8 +177,9 @@ class Session:
             )
         with _memory_errors():
             return compare(
-                self.model, self.backend, requests, plain, speculative, width=config.gamma + 1
-            )
+                self.model, self.backend, requests, plain, speculative,
+                width=config.gamma + 1, kv_dtype=self.kv_dtype,
+            )  # fmt: skip
 
 
 def open_session(
@@ -181,6 +187,7 @@ def open_session(
     *,
     device: str = "auto",
     dtype: str = "auto",
+    kv_dtype: str = "auto",
     threads: int | None = None,
     attention: str = "auto",
     chunk: int = PREFILL_CHUNK,
@@ -193,10 +200,12 @@ def open_session(
     if threads is not None:
         torch.set_num_threads(threads)
     place = pick_device(device)
+    arithmetic = pick_dtype(dtype, place)
     return Session(
         open_checkpoint(model, progress),
         device=place,
-        dtype=pick_dtype(dtype, place),
+        dtype=arithmetic,
+        kv_dtype=pick_kv_dtype(kv_dtype, arithmetic),
         backend=get_backend(attention, place),
         chunk=chunk,
         progress=progress,
@@ -222,6 +231,19 @@ def pick_dtype(name: str, device: torch.device) -> torch.dtype:
     if name not in DTYPES:
         raise ConfigError(f"no dtype is called {name!r}; use auto, {', '.join(DTYPES)}")
     return DTYPES[name]
+
+
+def pick_kv_dtype(name: str, dtype: torch.dtype) -> torch.dtype:
+    """auto: the model's own dtype, so that nothing is rounded that was not asked for."""
+    if name == "auto":
+        return dtype
+    if name not in KV_DTYPES:
+        raise ConfigError(f"no KV dtype is called {name!r}; use auto, {', '.join(KV_DTYPES)}")
+    return DTYPES[name]
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _longest(requests: Sequence[Request]) -> int:

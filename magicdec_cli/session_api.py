@@ -95,6 +95,8 @@ class OpenedSession:
     def environment(self) -> dict[str, object]:
         import torch
 
+        from magicdec.engine.drafter import draft_weights
+
         session = self._session
         return {
             "magicdec": version("magicdec"),
@@ -104,6 +106,8 @@ class OpenedSession:
             "device": session.device.type,
             "device_name": _device_name(session.device),
             "dtype": str(session.dtype).removeprefix("torch."),
+            "kv_dtype": str(session.kv_dtype).removeprefix("torch."),
+            "draft_weights": draft_weights(self._config, session.device, session.dtype),
             "attention": session.backend.name,
             "threads": torch.get_num_threads(),
         }
@@ -118,8 +122,9 @@ def open_session(sources: Sequence[str], settings: Settings, progress: Progress)
     from magicdec.engine.session import open_session as open_engine_session
 
     session = open_engine_session(
-        settings.model, device=settings.device, dtype=settings.dtype, threads=settings.threads,
-        attention=settings.attention, chunk=settings.chunk, progress=progress,
+        settings.model, device=settings.device, dtype=settings.dtype, kv_dtype=settings.kv_dtype,
+        threads=settings.threads, attention=settings.attention, chunk=settings.chunk,
+        progress=progress,
     )  # fmt: skip
     return OpenedSession(session, documents, settings, progress)
 
