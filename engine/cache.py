@@ -21,17 +21,22 @@ Observer = Callable[[int, Tensor], None]  # (layer, q [n, T, H, D])
 
 
 class KVStore:
-    """K and V of some rows, [L, rows, Hkv, capacity, D] each, and how a forward reaches them."""
+    """K and V of some rows, [L, rows, Hkv, capacity, D] each, and how a forward reaches them.
+
+    dtype: what they are stored in, the model's unless given; attention computes in the model's.
+    """
 
     def __init__(
-        self, model: Decoder, backend: AttentionBackend, *, rows: int, capacity: int
-    ) -> None:
+        self, model: Decoder, backend: AttentionBackend, *, rows: int, capacity: int,
+        dtype: torch.dtype | None = None,
+    ) -> None:  # fmt: skip
         spec = model.spec
         self.model, self.backend, self.rows, self.capacity = model, backend, rows, capacity
+        self.dtype = dtype or model.dtype
         self.k, self.v = (
             backend.allocate(
                 spec.layers, rows, spec.kv_heads, capacity, spec.head_dim,
-                dtype=model.dtype, device=model.device,
+                dtype=self.dtype, device=model.device,
             )
             for _ in range(2)
         )  # fmt: skip
@@ -95,8 +100,8 @@ class StoreAccess:
         if self.observer is not None:
             self.observer(layer, q)
         k_cache, v_cache = self.store.k[layer], self.store.v[layer]  # [rows, Hkv, capacity, D]
-        k_cache[self.row_index, :, self.entry_index] = k
-        v_cache[self.row_index, :, self.entry_index] = v
+        k_cache[self.row_index, :, self.entry_index] = k.to(k_cache.dtype)
+        v_cache[self.row_index, :, self.entry_index] = v.to(v_cache.dtype)
         return self.plans[layer].attend(q, k_cache, v_cache)
 
 
@@ -117,9 +122,10 @@ class KVCache(KVStore):
     """
 
     def __init__(
-        self, model: Decoder, backend: AttentionBackend, *, rows: int, capacity: int
-    ) -> None:
-        super().__init__(model, backend, rows=rows, capacity=capacity)
+        self, model: Decoder, backend: AttentionBackend, *, rows: int, capacity: int,
+        dtype: torch.dtype | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(model, backend, rows=rows, capacity=capacity, dtype=dtype)
         self.lengths = [0] * rows
         self.prompt_lengths = [0] * rows
         self.prompts: list[Prompt | None] = [None] * rows

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 from magicdec.engine.errors import require
 
 MAX_GAMMA = 32
 MAX_SEED = 2**63 - 1
+
+DraftWeights = Literal["auto", "same", "int8"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,7 @@ class DecodeConfig:
     budget: int = 256  # prompt KV entries that a draft step may read
     selector: str = "snapkv"  # a name of `magicdec selectors`, or package.module:Class
     selector_options: Mapping[str, object] = field(default_factory=dict)
+    draft_weights: DraftWeights = "auto"  # int8: a quantised twin drafts, the model verifies
     stop: tuple[str, ...] = ()
     ignore_eos: bool = False
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
@@ -80,4 +84,8 @@ class DecodeConfig:
         )
         require(0 <= self.gamma <= MAX_GAMMA, f"gamma must be in 0..{MAX_GAMMA}, got {self.gamma}")
         require(self.budget >= 1, f"budget must be at least 1, got {self.budget}")
+        require(
+            self.draft_weights in get_args(DraftWeights),
+            f"draft-weights must be auto, same or int8, got {self.draft_weights!r}",
+        )
         require(all(self.stop), "a stop string is empty; leave --stop out for none")

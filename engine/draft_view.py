@@ -61,7 +61,9 @@ class SelectedView(DraftView):
     def __init__(self, cache: KVCache, selector: KVSelector, *, budget: int, capacity: int) -> None:
         self._cache, self._selector, self._budget = cache, selector, budget
         self._ring = selector.ring(budget)
-        self.store = KVStore(cache.model, cache.backend, rows=cache.rows, capacity=capacity)
+        self.store = KVStore(
+            cache.model, cache.backend, rows=cache.rows, capacity=capacity, dtype=cache.dtype
+        )
         self._added = [0] * cache.rows  # entries ever added, per slot
 
     def admit(self, slot: int) -> None:

@@ -9,8 +9,12 @@ import torch
 from torch import Tensor
 
 from magicdec.engine.acceptance import Proposal, Rule
+from magicdec.engine.config import DecodeConfig, DraftWeights
 from magicdec.engine.draft_view import DraftView
+from magicdec.engine.errors import ConfigError
 from magicdec.engine.model.decoder import Decoder
+from magicdec.engine.selectors.base import SELECTORS
+from magicdec.kernels.linear import int8_unsupported
 
 
 class Drafter(ABC):
@@ -56,3 +60,21 @@ class SelfDrafter(Drafter):
             if q is not None:
                 probs.append(q)
         return Proposal(torch.stack(tokens, dim=1), torch.stack(probs, dim=1) if probs else None)
+
+
+def draft_weights(config: DecodeConfig, device: torch.device, dtype: torch.dtype) -> DraftWeights:
+    """Which weights will draft: "same" or "int8"; "same" for plain decoding.
+
+    auto takes int8 wherever it works: a draft step then reads a quarter of the bytes and almost
+    as many of its tokens are accepted. It leaves a selector alone that sees the whole cache: that
+    one is the control, which must accept everything. Raises ConfigError when int8 is asked for
+    and cannot be had.
+    """
+    if config.gamma == 0 or config.draft_weights == "same":
+        return "same"
+    if config.draft_weights == "auto" and SELECTORS.load(config.selector).whole:
+        return "same"
+    reason = int8_unsupported(device, dtype)
+    if reason and config.draft_weights == "int8":
+        raise ConfigError(f"{reason}; use --draft-weights same")
+    return "same" if reason else "int8"

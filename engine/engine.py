@@ -12,7 +12,7 @@ from magicdec.engine.cache import KVCache
 from magicdec.engine.clock import Clock
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.draft_view import make_view
-from magicdec.engine.drafter import Drafter, SelfDrafter
+from magicdec.engine.drafter import Drafter, SelfDrafter, draft_weights
 from magicdec.engine.events import (
     Event,
     PhaseTimes,
@@ -35,7 +35,7 @@ from magicdec.kernels.attention import AttentionBackend
 
 
 class Engine:
-    """A model with a full cache of `slots` rows of `capacity` tokens.
+    """A model with a full cache of `slots` rows of `capacity` tokens, stored in `kv_dtype`.
 
     The cache outlives a run: prompts that are still in it are not prefilled again. A `store` keeps
     them beyond that. It is written when a run has ended or a slot is needed for another prompt, so
@@ -51,11 +51,12 @@ class Engine:
         slots: int,
         capacity: int,
         chunk: int = PREFILL_CHUNK,
+        kv_dtype: torch.dtype | None = None,
         clock: Clock | None = None,
         store: PrefillStore | None = None,
     ) -> None:
         self.model, self.tokenizer, self.chunk, self.store = model, tokenizer, chunk, store
-        self.cache = KVCache(model, backend, rows=slots, capacity=capacity)
+        self.cache = KVCache(model, backend, rows=slots, capacity=capacity, dtype=kv_dtype)
         self.clock = clock or Clock()
 
     def run(self, requests: Sequence[Request], config: DecodeConfig) -> Iterator[Event]:
@@ -111,7 +112,8 @@ class _Run:
             growth=config.max_new_tokens,
             gamma=config.gamma,
         )
-        return SelfDrafter(self.model, view)
+        weights = draft_weights(config, self.model.device, self.model.dtype)
+        return SelfDrafter(self.model.quantized if weights == "int8" else self.model, view)
 
     def events(self) -> Iterator[Event]:
         total = PhaseTimes()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from magicdec.engine.cache import KVCache
 from magicdec.engine.model.decoder import Decoder
@@ -25,8 +26,10 @@ def compare(
     speculative: Sequence[Sequence[int]],
     *,
     width: int,
+    kv_dtype: torch.dtype | None = None,
 ) -> Losslessness:
-    """Compares greedy outputs row by row. width: tokens of a verify pass, γ + 1.
+    """Compares greedy outputs row by row. width: tokens of a verify pass, γ + 1; kv_dtype: what
+    both runs stored K and V in, the model's unless given.
 
     Where rows differ, the logits are computed again from the text alone, in a fresh cache, so
     that a damaged cache cannot excuse itself.
@@ -35,7 +38,7 @@ def compare(
     for request, a, b in zip(requests, plain, speculative, strict=True):
         at = first_difference(a, b)
         if at is not None:
-            found.append(_explain(model, backend, request, a, b, at, width))
+            found.append(_explain(model, backend, request, a, b, at, width, kv_dtype))
     return Losslessness(checked=True, divergences=tuple(found))
 
 
@@ -47,24 +50,37 @@ def _explain(
     speculative: Sequence[int],
     at: int,
     width: int,
+    kv_dtype: torch.dtype | None,
 ) -> Divergence:
     ours, theirs = (out[at] if at < len(out) else None for out in (plain, speculative))
     if ours is None or theirs is None:  # one stopped where the other went on
         return Divergence(request.row, at, ours, theirs, float("inf"), 0.0)
     prompt, said = list(request.tokens), list(plain[:at])
-    cache = KVCache(model, backend, rows=1, capacity=len(prompt) + at + width)
+    cache = KVCache(model, backend, rows=1, capacity=len(prompt) + at + width, dtype=kv_dtype)
     for _ in prefill(model, cache, 0, prompt, chunk=PREFILL_CHUNK):
         pass
-    if len(said) > 1:
-        model.forward(
-            torch.tensor([said[:-1]], device=model.device), cache.following([0], len(said) - 1)
-        )
-    cache.lengths[0] = len(prompt) + len(said) - 1
-    # The same token's logits from a plain step and from a verify pass.
-    last = torch.tensor([(prompt + said)[-1:]], device=model.device)
-    narrow = model.forward(last, cache.following([0], 1))[0, 0].float()
-    wide = model.forward(last.expand(1, width), cache.following([0], width))[0, 0].float()
+    # The same token's logits from a plain step and from a verify pass, each over K and V that
+    # came from passes of another width, too: storing them rounds what is off by little further.
+    cache.lengths[0] -= 1
+    fed = torch.tensor([prompt[-1:] + said], device=model.device)  # the last one gives the logits
+    narrow = _last_logits(model, cache, fed, max(1, fed.shape[1] - 1), 1)
+    wide = _last_logits(model, cache, fed, width, width)
     epsilon = torch.finfo(model.dtype).eps * float(narrow.abs().max())
     rounding = max(float((narrow - wide).abs().max()), epsilon)
     gap = float(narrow[ours] - narrow[theirs])
     return Divergence(request.row, at, ours, theirs, gap, ROUNDINGS * rounding)
+
+
+def _last_logits(model: Decoder, cache: KVCache, fed: Tensor, block: int, width: int) -> Tensor:
+    """Feeds all of fed [1, n] but its last token in blocks, then that in a pass of `width`.
+
+    Returns its logits [V]; the cache's valid length stays what it was.
+    """
+    start = cache.lengths[0]
+    for part in fed[:, :-1].split(block, dim=1):
+        if part.shape[1]:
+            model.forward(part, cache.following([0], part.shape[1]))
+            cache.advance([0], [part.shape[1]])
+    logits = model.forward(fed[:, -1:].expand(1, width), cache.following([0], width))
+    cache.lengths[0] = start
+    return logits[0, 0].float()

@@ -10,6 +10,7 @@ import torch
 
 from magicdec.engine.config import MAX_GAMMA, DecodeConfig
 from magicdec.engine.draft_view import view_capacity
+from magicdec.engine.drafter import draft_weights
 from magicdec.engine.errors import OutOfMemoryError
 from magicdec.engine.model.spec import ModelSpec
 from magicdec.engine.selectors.base import SELECTORS
@@ -22,6 +23,7 @@ class MemoryForecast:
     """Bytes by purpose, and what the device has free."""
 
     weights: int
+    draft_weights: int
     full_kv: int
     draft_kv: int
     workspace: int
@@ -29,11 +31,12 @@ class MemoryForecast:
 
     @property
     def total(self) -> int:
-        return self.weights + self.full_kv + self.draft_kv + self.workspace
+        return sum(size for _, size in self.lines())
 
     def lines(self) -> list[tuple[str, int]]:
         return [
             ("weights", self.weights),
+            ("draft weights", self.draft_weights),
             ("full KV cache", self.full_kv),
             ("draft KV cache", self.draft_kv),
             ("workspace", self.workspace),
@@ -48,11 +51,16 @@ def forecast(
     context: int,
     chunk: int,
     dtype: torch.dtype,
+    kv_dtype: torch.dtype,
+    device: torch.device,
     available: int,
 ) -> MemoryForecast:
     """For `batch` rows of up to `context` prompt tokens."""
     size, scratch = dtype.itemsize, 4
-    kv_token = spec.kv_bytes_per_token(size)
+    kv_token = spec.kv_bytes_per_token(kv_dtype.itemsize)
+    twin = 0
+    if draft_weights(config, device, dtype) == "int8":  # all but the embedding, a byte each
+        twin = spec.parameters - spec.vocab_size * spec.hidden_size
     draft_entries = 0
     if config.gamma > 0:
         draft_entries = view_capacity(
@@ -68,6 +76,7 @@ def forecast(
     prefill = chunk * width * scratch + 2 * chunk * spec.group * context * scratch
     return MemoryForecast(
         weights=spec.parameters * size,
+        draft_weights=twin,
         full_kv=batch * capacity(config, context) * kv_token,
         draft_kv=batch * draft_entries * kv_token,
         workspace=logits + prefill,
@@ -91,6 +100,8 @@ def require_fit(
     context: int,
     chunk: int,
     dtype: torch.dtype,
+    kv_dtype: torch.dtype,
+    device: torch.device,
     available: int,
 ) -> MemoryForecast:
     """The forecast. Raises OutOfMemoryError, naming what would fit, when there is too little."""
@@ -98,7 +109,7 @@ def require_fit(
     def need(batch: int, context: int) -> MemoryForecast:
         return forecast(
             spec, config, batch=batch, context=context, chunk=chunk, dtype=dtype,
-            available=available,
+            kv_dtype=kv_dtype, device=device, available=available,
         )  # fmt: skip
 
     wanted = need(batch, context)

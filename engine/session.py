@@ -30,6 +30,7 @@ from magicdec.engine.verdict import Losslessness
 from magicdec.kernels.attention import AttentionBackend, get_backend
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+KV_DTYPES = ("float32", "bfloat16")
 
 
 class Session:
@@ -44,6 +45,7 @@ class Session:
         *,
         device: torch.device,
         dtype: torch.dtype,
+        kv_dtype: torch.dtype,
         backend: AttentionBackend,
         chunk: int,
         progress: Progress,
@@ -52,7 +54,7 @@ class Session:
     ) -> None:
         self._checkpoint, self._progress, self._notices = checkpoint, progress, notices
         self.device, self.dtype, self.backend, self.chunk = device, dtype, backend, chunk
-        self._prefill_cache = prefill_cache
+        self.kv_dtype, self._prefill_cache = kv_dtype, prefill_cache
         self._store: PrefillStore | None = None
         self._model: Decoder | None = None
         self._engine: Engine | None = None
@@ -90,7 +92,8 @@ class Session:
         return {
             **environment(self.device),
             "model": self.model_name,
-            "dtype": str(self.dtype).removeprefix("torch."),
+            "dtype": dtype_name(self.dtype),
+            "kv_dtype": dtype_name(self.kv_dtype),
             "attention": self.backend.name,
         }
 
@@ -121,12 +124,13 @@ class Session:
         spec, free = self._checkpoint.spec, available_memory(self.device)
         # What this session holds already is part of the forecast, too.
         if self._model is not None:
-            free += spec.parameters * self.dtype.itemsize
+            free += spec.parameters * self.dtype.itemsize + self._model.twin_bytes
         if self._engine is not None:
             free += self._engine.cache.k.nbytes + self._engine.cache.v.nbytes
         return require_fit(
             spec, config, batch=min(batch, len(requests)), context=_longest(requests),
-            chunk=self.chunk, dtype=self.dtype, available=free,
+            chunk=self.chunk, dtype=self.dtype, kv_dtype=self.kv_dtype, device=self.device,
+            available=free,
         )  # fmt: skip
 
     def warnings(self, requests: Sequence[Request], config: DecodeConfig) -> list[str]:
@@ -158,7 +162,8 @@ class Session:
                 self._engine = None  # the old cache is freed before the new one is made
                 engine = Engine(
                     self.model, self.tokenizer, self.backend,
-                    slots=slots, capacity=needed, chunk=self.chunk, store=self._prefill_store(),
+                    slots=slots, capacity=needed, chunk=self.chunk, kv_dtype=self.kv_dtype,
+                    store=self._prefill_store(),
                 )  # fmt: skip
                 self._engine = engine
             yield from engine.run(requests, config)
@@ -188,8 +193,9 @@ class Session:
             )
         with _memory_errors():
             return compare(
-                self.model, self.backend, requests, plain, speculative, width=config.gamma + 1
-            )
+                self.model, self.backend, requests, plain, speculative,
+                width=config.gamma + 1, kv_dtype=self.kv_dtype,
+            )  # fmt: skip
 
 
 def open_session(
@@ -197,6 +203,7 @@ def open_session(
     *,
     device: str = "auto",
     dtype: str = "auto",
+    kv_dtype: str = "auto",
     threads: int | None = None,
     attention: str = "auto",
     chunk: int = PREFILL_CHUNK,
@@ -212,10 +219,12 @@ def open_session(
         torch.set_num_threads(threads)
     place = pick_device(device)
     notices: list[str] = []
+    arithmetic = pick_dtype(dtype, place)
     return Session(
         open_checkpoint(model, progress),
         device=place,
-        dtype=pick_dtype(dtype, place),
+        dtype=arithmetic,
+        kv_dtype=pick_kv_dtype(kv_dtype, arithmetic),
         backend=pick_attention(attention, place, progress, notices),
         chunk=chunk,
         progress=progress,
@@ -255,6 +264,19 @@ def pick_dtype(name: str, device: torch.device) -> torch.dtype:
     if name not in DTYPES:
         raise ConfigError(f"no dtype is called {name!r}; use auto, {', '.join(DTYPES)}")
     return DTYPES[name]
+
+
+def pick_kv_dtype(name: str, dtype: torch.dtype) -> torch.dtype:
+    """auto: the model's own dtype, so that nothing is rounded that was not asked for."""
+    if name == "auto":
+        return dtype
+    if name not in KV_DTYPES:
+        raise ConfigError(f"no KV dtype is called {name!r}; use auto, {', '.join(KV_DTYPES)}")
+    return DTYPES[name]
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _longest(requests: Sequence[Request]) -> int:

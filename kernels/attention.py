@@ -38,6 +38,7 @@ class AttentionPlan(ABC):
     def attend(self, q: Tensor, k_cache: Tensor, v_cache: Tensor) -> Tensor:
         """q [B, T, H, D]; one layer's caches [rows, Hkv, S, D] as `allocate` made them.
 
+        The caches may be stored in another dtype than q's, which is that of arithmetic and result.
         Returns [B, T, H, D]. Query t of batch row b sees the keys before lengths[b] - T + t + 1.
         """
 

@@ -7,6 +7,7 @@ into its own blocked layout; elsewhere `F.linear` is what the vendor tuned.
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 
 import torch
@@ -15,6 +16,9 @@ from torch import Tensor
 #: Tokens the blocked layout is chosen for. Between decode (1) and prefill (512), 8 keeps the
 #: reading rate of 1 to 16 tokens near the memory's and costs prefill a few percent.
 LAYOUT_TOKENS = 8
+
+#: Largest int8 weight, see `Int8Linear`.
+INT8_MAX = 64
 
 
 class Linear(ABC):
@@ -58,6 +62,53 @@ class PackedLinear(Linear):
     @property
     def nbytes(self) -> int:
         return self._nbytes
+
+
+class Int8Linear(Linear):
+    """int8 weights with a scale per output channel, activations rounded on the fly; CPU only.
+
+    FBGEMM's kernels read a quarter of the bytes. Without VNNI they add products of two in 16
+    bits, which overflow when both factors use all their bits: weights are limited to 7 bits, so
+    that 2 * 255 * 64 < 2^15. The activations keep 8, because their outliers need the range.
+    Raises ValueError for a weight that is not float32 on a CPU with these kernels.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        reason = int8_unsupported(weight.device, weight.dtype)
+        if reason:
+            raise ValueError(reason)
+        scale = weight.abs().amax(dim=1).clamp_min(torch.finfo(weight.dtype).tiny) / INT8_MAX
+        self._nbytes = weight.numel() + scale.nbytes
+        chosen = torch.backends.quantized.engine
+        torch.backends.quantized.engine = "fbgemm"  # which engine's layout `linear_prepack` makes
+        try:
+            with warnings.catch_warnings():
+                # torch announces that this tensor type will go; nothing replaces its kernels yet.
+                warnings.simplefilter("ignore", UserWarning)
+                quantized = torch.quantize_per_channel(
+                    weight, scale, torch.zeros_like(scale, dtype=torch.int64), 0, torch.qint8
+                )
+            self._packed = torch.ops.quantized.linear_prepack(quantized, bias)
+        finally:
+            torch.backends.quantized.engine = chosen
+
+    def __call__(self, x: Tensor) -> Tensor:
+        out: Tensor = torch.ops.quantized.linear_dynamic(x, self._packed)
+        return out
+
+    @property
+    def nbytes(self) -> int:
+        return self._nbytes
+
+
+def int8_unsupported(device: torch.device, dtype: torch.dtype) -> str:
+    """Why `Int8Linear` cannot be used here; empty when it can."""
+    if device.type != "cpu" or dtype is not torch.float32:
+        name = str(dtype).removeprefix("torch.")
+        return f"int8 weights need float32 on a CPU, this is {name} on {device.type}"
+    if "fbgemm" not in torch.backends.quantized.supported_engines:
+        return "int8 weights need an x86 CPU with AVX2"
+    return ""
 
 
 def make_linear(weight: Tensor, bias: Tensor | None = None) -> Linear:

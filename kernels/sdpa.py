@@ -39,11 +39,12 @@ class SdpaPlan(AttentionPlan):
         kv_heads = k_cache.shape[1]
         grouped = q.view(batch, new, kv_heads, heads // kv_heads, dim).transpose(1, 2)
         grouped = grouped.reshape(batch, kv_heads, new * (heads // kv_heads), dim)
+        # A narrower cache is widened here: correct, but nothing is saved.
         parts = [
             scaled_dot_product_attention(
                 grouped[p.first : p.last],
-                k_cache[p.cache, :, p.keys],
-                v_cache[p.cache, :, p.keys],
+                k_cache[p.cache, :, p.keys].to(q.dtype),
+                v_cache[p.cache, :, p.keys].to(q.dtype),
                 attn_mask=p.mask,
             )
             for p in self.pieces

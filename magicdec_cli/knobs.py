@@ -42,8 +42,12 @@ class Settings:
         "auto", "Model", "Where to run; auto takes a GPU when there is one."
     )
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting(
-        "auto", "Model", "Precision of weights and cache; auto is float32 on a CPU."
+        "auto", "Model", "Precision of weights and arithmetic; auto is float32 on a CPU."
     )
+    kv_dtype: Literal["auto", "float32", "bfloat16"] = setting(
+        "auto", "Model",
+        "Precision in which K and V are stored; auto is --dtype. bfloat16 halves the cache.",
+    )  # fmt: skip
     attention: Literal["auto", "native", "sdpa", "reference"] = setting(
         "auto", "Model", "Attention backend; native is this program's own for CPUs, built on "
         "first use; reference is the slow, readable one.",
@@ -102,6 +106,10 @@ class Settings:
         DECODE.budget, "Speculation", "Prompt KV entries a draft step may read.",
         low=1, high=100_000_000,
     )  # fmt: skip
+    draft_weights: Literal["auto", "same", "int8"] = setting(
+        DECODE.draft_weights, "Speculation",
+        "Weights that draft; int8 (CPU) is faster and as lossless. auto is int8 where it works.",
+    )  # fmt: skip
 
     max_new_tokens: int = setting(
         DECODE.max_new_tokens, "Generation", "Tokens to generate per row.", low=1, high=1_000_000
@@ -136,6 +144,7 @@ class Settings:
             budget=self.budget,
             selector=self.selector,
             selector_options=dict(self.selector_option),
+            draft_weights=self.draft_weights,
             stop=self.stop,
             ignore_eos=self.ignore_eos,
             sampling=SamplingConfig(

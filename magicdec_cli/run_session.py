@@ -89,11 +89,15 @@ def _decode(
 
 
 def _info(settings: Settings, env: dict[str, object], requests: Sequence[Request]) -> RunInfo:
+    dtype, kv = (str(env.get(key, getattr(settings, key))) for key in ("dtype", "kv_dtype"))
+    selector = settings.selector.rpartition(":")[2]
+    if env.get("draft_weights") == "int8":
+        selector += ", int8 weights"
     return RunInfo(
         model=Path(settings.model).name or settings.model,
         device=str(env.get("device", settings.device)),
-        dtype=str(env.get("dtype", settings.dtype)),
-        selector=settings.selector.rpartition(":")[2],
+        dtype=dtype if kv in (dtype, "auto") else f"{dtype}, KV {kv}",
+        selector=selector,
         batch=settings.batch,
         context=max(len(request.tokens) for request in requests),
         budget=settings.budget,

@@ -78,7 +78,11 @@ class OpenedSession:
         )
 
     def environment(self) -> dict[str, object]:
-        return self._session.environment()
+        from magicdec.engine.drafter import draft_weights
+
+        session = self._session
+        weights = draft_weights(self._config, session.device, session.dtype)
+        return {**session.environment(), "draft_weights": weights}
 
 
 def open_session(sources: Sequence[str], settings: Settings, progress: Progress) -> Session:
@@ -90,8 +94,9 @@ def open_session(sources: Sequence[str], settings: Settings, progress: Progress)
     from magicdec.engine.session import open_session as open_engine_session
 
     session = open_engine_session(
-        settings.model, device=settings.device, dtype=settings.dtype, threads=settings.threads,
-        attention=settings.attention, chunk=settings.chunk, progress=progress,
+        settings.model, device=settings.device, dtype=settings.dtype, kv_dtype=settings.kv_dtype,
+        threads=settings.threads, attention=settings.attention, chunk=settings.chunk,
+        progress=progress,
         prefill_cache=int(settings.prefill_cache_size * GIB) if settings.prefill_cache else 0,
     )  # fmt: skip
     return OpenedSession(session, documents, settings)

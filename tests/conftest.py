@@ -127,8 +127,10 @@ def decode() -> Any:
         capacity: int | None = None,
         attention: str = "sdpa",
         engine: Any = None,
+        kv_dtype: Any = None,
         **settings: Any,
     ) -> Outcome:
+        settings.setdefault("draft_weights", "same")
         config = DecodeConfig(**settings)
         longest = max(len(p) for p in prompts)
         engine = engine or Engine(
@@ -138,6 +140,7 @@ def decode() -> Any:
             slots=slots or len(prompts),
             capacity=capacity or longest + config.max_new_tokens + config.gamma + 1,
             chunk=chunk,
+            kv_dtype=kv_dtype,
         )
         requests = [
             Request(f"doc{i}", tuple(p), i)

@@ -6,8 +6,9 @@ launches. The decoder knows nothing of caches: it hands each layer's q, k, v to 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
+from copy import copy
+from functools import cached_property, partial
 from typing import Protocol
 
 import torch
@@ -18,7 +19,9 @@ from magicdec.engine.errors import ModelError
 from magicdec.engine.model.parallel import in_parallel
 from magicdec.engine.model.rope import Rope, rotate
 from magicdec.engine.model.spec import ModelSpec
-from magicdec.kernels.linear import Linear, make_linear
+from magicdec.kernels.linear import Int8Linear, Linear, make_linear
+
+MakeLinear = Callable[[Tensor, Tensor | None], Linear]
 
 
 class KVAccess(Protocol):
@@ -48,13 +51,30 @@ class Decoder:
         self.device = device
         self.dtype = dtype
         self.rope = Rope(spec, device, dtype)
-        load = _Loader(weights, device, dtype)
-        hidden, vocab = spec.hidden_size, spec.vocab_size
-        self._embedding = load.tensor("model.embed_tokens.weight", vocab, hidden)
+        self._weights = weights  # memory-mapped files: keeping them costs nothing
+        load = _Loader(weights, device, dtype, make_linear)
+        self._embedding = load.tensor(
+            "model.embed_tokens.weight", spec.vocab_size, spec.hidden_size
+        )
         self._layers = in_parallel(partial(_Layer, spec, load), spec.layers)
         self._norm = _Norm(spec, load, "model.norm")
-        head = "model.embed_tokens" if spec.tied else "lm_head"
-        self._head = load.linear((head, vocab), columns=hidden)
+        self._head = self._load_head(load)
+
+    def _load_head(self, load: _Loader) -> Linear:
+        name = "model.embed_tokens" if self.spec.tied else "lm_head"
+        return load.linear((name, self.spec.vocab_size), columns=self.spec.hidden_size)
+
+    @cached_property
+    def quantized(self) -> Decoder:
+        """A twin for drafting with int8 linears, made on first use; all else is shared.
+
+        Raises ValueError when int8 linears do not work on this device and in this dtype.
+        """
+        load = _Loader(self._weights, self.device, self.dtype, Int8Linear)
+        twin = copy(self)
+        twin._layers = in_parallel(lambda i: self._layers[i].with_linears(load), len(self._layers))
+        twin._head = self._load_head(load)
+        return twin
 
     @torch.inference_mode()
     def forward(self, tokens: Tensor, kv: KVAccess, *, last_only: bool = False) -> Tensor:
@@ -65,6 +85,11 @@ class Decoder:
         if last_only:
             x = x[:, -1:]
         return self._head(self._norm(x))
+
+    @property
+    def twin_bytes(self) -> int:
+        """Bytes that `quantized` holds, 0 before its first use."""
+        return self.quantized.streamed_bytes if "quantized" in self.__dict__ else 0
 
     @property
     def streamed_bytes(self) -> int:
@@ -78,9 +103,14 @@ class _Loader:
     """Fetches weights by name, checks their shape, fuses them and moves them."""
 
     def __init__(
-        self, weights: Mapping[str, Tensor], device: torch.device, dtype: torch.dtype
+        self,
+        weights: Mapping[str, Tensor],
+        device: torch.device,
+        dtype: torch.dtype,
+        make_linear: MakeLinear,
     ) -> None:
         self._weights, self._device, self._dtype = weights, device, dtype
+        self._make_linear = make_linear
 
     def has(self, name: str) -> bool:
         return name in self._weights
@@ -98,12 +128,10 @@ class _Loader:
     def linear(self, *parts: tuple[str, int], columns: int) -> Linear:
         """One linear from the named parts, stacked along the output dimension."""
         weight = self._stack([self.tensor(f"{n}.weight", rows, columns) for n, rows in parts])
-        biased = [n for n, _ in parts if self.has(f"{n}.bias")]
-        if not biased:
-            return make_linear(weight)
-        return make_linear(
-            weight, self._stack([self.tensor(f"{n}.bias", rows) for n, rows in parts])
-        )
+        bias = None
+        if any(self.has(f"{n}.bias") for n, _ in parts):
+            bias = self._stack([self.tensor(f"{n}.bias", rows) for n, rows in parts])
+        return self._make_linear(weight, bias)
 
     @staticmethod
     def _stack(parts: list[Tensor]) -> Tensor:
@@ -124,9 +152,19 @@ class _Norm:
 
 class _Layer:
     def __init__(self, spec: ModelSpec, load: _Loader, index: int) -> None:
-        name, hidden, dim = f"model.layers.{index}", spec.hidden_size, spec.head_dim
-        attn, mlp = f"{name}.self_attn", f"{name}.mlp"
+        name, dim = f"model.layers.{index}", spec.head_dim
+        self._spec, self._name = spec, name
         self._heads, self._kv_heads, self._dim = spec.heads, spec.kv_heads, dim
+        self._load_linears(load)
+        self._attn_norm = _Norm(spec, load, f"{name}.input_layernorm")
+        self._mlp_norm = _Norm(spec, load, f"{name}.post_attention_layernorm")
+        normed = load.has(f"{name}.self_attn.q_norm.weight")  # qwen3
+        self._q_norm = _Norm(spec, load, f"{name}.self_attn.q_norm", dim) if normed else None
+        self._k_norm = _Norm(spec, load, f"{name}.self_attn.k_norm", dim) if normed else None
+
+    def _load_linears(self, load: _Loader) -> None:
+        spec, hidden, dim = self._spec, self._spec.hidden_size, self._dim
+        attn, mlp = f"{self._name}.self_attn", f"{self._name}.mlp"
         self._qkv = load.linear(
             (f"{attn}.q_proj", spec.heads * dim),
             (f"{attn}.k_proj", spec.kv_heads * dim),
@@ -140,11 +178,12 @@ class _Layer:
             columns=hidden,
         )
         self._down = load.linear((f"{mlp}.down_proj", hidden), columns=spec.intermediate_size)
-        self._attn_norm = _Norm(spec, load, f"{name}.input_layernorm")
-        self._mlp_norm = _Norm(spec, load, f"{name}.post_attention_layernorm")
-        normed = load.has(f"{attn}.q_norm.weight")  # qwen3
-        self._q_norm = _Norm(spec, load, f"{attn}.q_norm", dim) if normed else None
-        self._k_norm = _Norm(spec, load, f"{attn}.k_norm", dim) if normed else None
+
+    def with_linears(self, load: _Loader) -> _Layer:
+        """The same layer with linears made anew by `load`."""
+        twin = copy(self)
+        twin._load_linears(load)
+        return twin
 
     def linears(self) -> Iterator[Linear]:
         yield from (self._qkv, self._out, self._gate_up, self._down)
