@@ -103,7 +103,8 @@ def session(tiny, tokenizer):
         pair = tiny()
         checkpoint = Checkpoint("tiny", pair.ours.spec, pair.theirs.state_dict(), tokenizer)
         return Session(
-            checkpoint, device=CPU, dtype=torch.float32, backend=get_backend("sdpa", CPU),
+            checkpoint, device=CPU, dtype=torch.float32, kv_dtype=torch.float32,
+            backend=get_backend("sdpa", CPU),
             chunk=64, progress=lambda *_: None, prefill_cache=prefill_cache,
         )  # fmt: skip
 
