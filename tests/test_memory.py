@@ -11,7 +11,12 @@ from magicdec.engine.config import DecodeConfig, SamplingConfig
 from magicdec.engine.errors import OutOfMemoryError
 from magicdec.engine.memory import available_memory, forecast, require_fit
 
-SIZE = {"chunk": 64, "dtype": torch.float32}
+SIZE = {
+    "chunk": 64,
+    "dtype": torch.float32,
+    "kv_dtype": torch.float32,
+    "device": torch.device("cpu"),
+}
 
 
 def test_forecast_equals_what_is_allocated(tiny, prompt, decode):
