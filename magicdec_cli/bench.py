@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from itertools import chain
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+
+if TYPE_CHECKING:
+    from magicdec.profiles.bench.measurement import Measurement
+
+PARTS = ("transformers", "decoding", "attention")
 
 
 def bench(
@@ -20,21 +25,69 @@ def bench(
     model: Annotated[str, typer.Option(help="Alias, Hugging Face id, folder or .gguf.")] = (
         "smollm2-135m"
     ),
+    part: Annotated[list[str] | None, typer.Option(help=f"Any of {', '.join(PARTS)}.")] = None,
+    kv_dtype: Annotated[str, typer.Option(help="float32, bfloat16 or auto.")] = "auto",
     output: Annotated[Path, typer.Option(help="JSON lines are written here.")] = Path(
         "bench.jsonl"
     ),
 ) -> None:
-    """Measures decoding at 4 rows of 4,000 tokens, and attention at several shapes."""
-    from magicdec.profiles.bench.attention import AttentionBench
-    from magicdec.profiles.bench.decoding import DecodingBench
-
+    """Measures decoding and attention, against their floors and against transformers."""
     console = Console()
+    judged: list[Measurement] = []
     with output.open("w") as lines:
-        for m in chain(DecodingBench(model, document).run(), AttentionBench().run()):
-            goal = "" if m.goal is None else f"  goal {'≤' if m.at_most else '≥'} {m.goal:g}"
-            console.print(f"{m.name:<52} {m.value:8.2f} {m.unit:<9}{m.note}{goal}")
+        for m in measurements(part or list(PARTS), model, document, kv_dtype):
+            console.print(f"{m.name:<46} {m.value:7.2f} {m.unit:<2} {_goal(m):<9} {m.note}")
             lines.write(json.dumps(dataclasses.asdict(m)) + "\n")
             lines.flush()
+            judged += [m] if m.goal is not None else []
+    met = sum(_met(m) for m in judged)
+    console.print(f"{met} of {len(judged)} goals met; every line is in {output}")
+    _chart(judged)
+
+
+def measurements(
+    parts: list[str], model: str, document: str, kv_dtype: str
+) -> Iterator[Measurement]:
+    """In an order that lets one prefill serve all."""
+    from magicdec.profiles.bench.against import AgainstTransformers
+    from magicdec.profiles.bench.attention import AttentionBench
+    from magicdec.profiles.bench.decoding import BATCHES, CONTEXTS, DecodingBench
+    from magicdec.profiles.bench.machine import Machine
+    from magicdec.profiles.bench.rows import Rows
+
+    if {"transformers", "decoding"} & set(parts):
+        rows = Rows(model, document, batch=max(BATCHES), context=max(CONTEXTS), kv_dtype=kv_dtype)
+        if "transformers" in parts:
+            yield from AgainstTransformers(rows).run()
+        if "decoding" in parts:
+            yield from DecodingBench(rows, Machine()).run()
+    if "attention" in parts:
+        yield from AttentionBench().run()
+
+
+def _met(m: Measurement) -> bool:
+    assert m.goal is not None
+    return m.value <= m.goal if m.at_most else m.value >= m.goal
+
+
+def _goal(m: Measurement) -> str:
+    if m.goal is None:
+        return ""
+    return f"{'✓' if _met(m) else '✗'} {'≤' if m.at_most else '≥'} {m.goal:g}"
+
+
+def _chart(judged: list[Measurement]) -> None:
+    """How far each judged figure is from its goal; above 1 the goal is met."""
+    import plotext
+
+    if not judged:
+        return
+    shares = [m.goal / m.value if m.at_most else m.value / m.goal for m in judged if m.goal]
+    plotext.simple_bar(
+        [m.name for m in judged], [round(s, 2) for s in shares], width=100,
+        title="goal reached (1 = met)",
+    )  # fmt: skip
+    plotext.show()
 
 
 if __name__ == "__main__":

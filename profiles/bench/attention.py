@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from magicdec.kernels.attention import AttentionPlan, AttentionShape, get_backend
-from magicdec.profiles.bench.decoding import Measurement
 from magicdec.profiles.bench.machine import Machine, seconds
+from magicdec.profiles.bench.measurement import Measurement
 
 HEADS, KV_HEADS, DIM = 9, 3, 64
 ROWS, CONTEXTS, WIDTHS = (1, 4, 8), (1000, 4000, 7000), (1, 2, 3, 4, 5, 8)

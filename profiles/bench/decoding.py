@@ -1,118 +1,115 @@
-"""Decoding at one batch and context: plain, speculative and transformers, in one run."""
+"""Plain and speculative decoding over a grid of batches and contexts, against their floors.
+
+Floor of a pass: the larger of its bytes (weights and KV) over the measured reading rate and its
+arithmetic over the measured GEMM rate, linears and attention each on their own.
+"""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.events import StepFinished
-from magicdec.engine.loading.opening import open_checkpoint
-from magicdec.engine.report import Recorder, RunReport
-from magicdec.engine.session import Session, open_session
-from magicdec.engine.text.documents import read_documents
-from magicdec.profiles.bench.theirs import TransformersDecoding
+from magicdec.engine.request import Request
+from magicdec.profiles.bench.machine import Machine
+from magicdec.profiles.bench.measurement import Measurement
+from magicdec.profiles.bench.rows import Rows
 
-BATCH, CONTEXT, NEW_TOKENS = 4, 4000, 48
-SELECTORS, BUDGETS, GAMMAS = ("streaming", "snapkv"), (128, 256, 512), (1, 2, 3, 4, 5)
-ROUNDS = 3
-THEIR_TOKENS = 8
+BATCHES, CONTEXTS = (1, 4, 8), (1000, 4000, 7000)
+GAMMAS, BUDGET, NEW_TOKENS = (1, 2, 3, 4, 5), 256, 32
+GOALS = {  # (batch, context): plain / floor, draft / plain, speedup
+    (4, 4000): (1.3, 0.3, 1.4),
+    (4, 7000): (1.3, None, None),
+    (8, 4000): (1.3, None, None),
+    (8, 7000): (1.3, 0.2, 1.5),
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
-    """One line of the benchmark. Ratios compare figures of this run only."""
+class Steps:
+    """Median seconds of a run's full steps, and what they gave."""
 
-    name: str
-    value: float
-    unit: str
-    goal: float | None = None
-    note: str = ""
-    at_most: bool = False  # the goal is an upper bound
+    draft: float  # of one draft step
+    verify: float
+    whole: float
+    gained: float  # tokens of all rows per step
+    accepted: float  # mean acceptance length
 
 
 class DecodingBench:
-    """4 windows of a document, 4,000 tokens each, decoded in every way that is compared."""
+    """For every batch and context: T_T, T_D, T_V(γ) and the speedup, SnapKV at budget 256."""
 
-    def __init__(self, model: str, document: str) -> None:
-        self._model_name = model
-        self._session: Session = open_session(model)
-        self._requests = self._session.requests(
-            read_documents([document]), context=CONTEXT, batch=BATCH, rows="windows"
-        )
-        self._config = DecodeConfig(max_new_tokens=NEW_TOKENS, ignore_eos=True, gamma=max(GAMMAS))
+    def __init__(self, rows: Rows, machine: Machine) -> None:
+        self._rows, self._machine = rows, machine
 
     def run(self) -> Iterator[Measurement]:
         """Yields each figure as it is known."""
-        prefilled = self._decode(replace(self._config, max_new_tokens=1))
-        rate = BATCH * CONTEXT / prefilled.phases.prefill
-        yield Measurement("prefill", rate, "tokens/s")
-        yield from self._against_transformers()
-        plain = self._decode(replace(self._config, gamma=0))
-        yield from self._acceptance()
-        yield from self._speedup(plain)
+        for context in sorted(CONTEXTS, reverse=True):
+            for batch in BATCHES:
+                yield from self._cell(batch, context)
 
-    def _decode(self, config: DecodeConfig) -> RunReport:
-        recorder = Recorder()
-        for event in self._session.run(self._requests, config, batch=BATCH):
-            recorder.add(event)
-        return recorder.report()
-
-    def _against_transformers(self) -> Iterator[Measurement]:
-        theirs = TransformersDecoding(open_checkpoint(self._model_name))
-        ours_s, theirs_s = [], []
-        plain = replace(self._config, gamma=0, max_new_tokens=THEIR_TOKENS + 1)
-        for _ in range(ROUNDS):  # in turn, so that both see the same machine
-            ours_s.append(self._step_seconds(plain))
-            theirs_s.append(theirs.decode(self._session.cache, THEIR_TOKENS)[0])
-        ours, other = statistics.median(ours_s), statistics.median(theirs_s)
-        yield Measurement("plain decode step, magicdec", 1000 * ours, "ms")
-        yield Measurement("plain decode step, transformers generate", 1000 * other, "ms")
-        yield Measurement("transformers / magicdec", other / ours, "×", goal=1.6)
-
-    def _step_seconds(self, config: DecodeConfig) -> float:
-        steps = [
-            event.phases.wall
-            for event in self._session.run(self._requests, config, batch=BATCH)
-            if isinstance(event, StepFinished)
-        ]
-        return statistics.median(steps)
-
-    def _acceptance(self) -> Iterator[Measurement]:
-        for selector in SELECTORS:
-            for budget in BUDGETS:
-                report = self._decode(
-                    replace(self._config, gamma=3, selector=selector, budget=budget)
-                )
-                yield Measurement(
-                    f"acceptance rate, {selector} {budget}, γ 3",
-                    _known(report.acceptance_rate),
-                    "",
-                    note=f"length {_known(report.mean_acceptance_length):.2f}",
-                )
-
-    def _speedup(self, plain: RunReport) -> Iterator[Measurement]:
-        best: tuple[float, int] = (0.0, 0)
+    def _cell(self, batch: int, context: int) -> Iterator[Measurement]:
+        requests = self._rows.requests(batch, context)
+        self._machine.forget()
+        plain = [self._steps(requests, 0)]
+        drafting = {}
         for gamma in GAMMAS:
-            report = self._decode(replace(self._config, gamma=gamma, budget=256))
-            steps = report.decode_seconds - report.phases.select
-            speedup = plain.decode_seconds / steps
-            best = max(best, (speedup, gamma))
-            same = [r.token_ids for r in report.rows] == [r.token_ids for r in plain.rows]
-            yield Measurement(
-                f"speculative / plain tokens/s, snapkv 256, γ {gamma}",
-                speedup,
-                "×",
-                note=f"length {_known(report.mean_acceptance_length):.2f}, "
-                f"selection {report.phases.select:.2f} s apart, "
-                + ("same text" if same else "TEXT DIFFERS"),
-            )
+            self._machine.sample()
+            drafting[gamma] = self._steps(requests, gamma)
+        plain.append(self._steps(requests, 0))  # before and after: the machine drifts
+        step = statistics.mean(p.whole for p in plain)
+        case = f"{batch} × {context:,}"
+        slow, cheap, fast = GOALS.get((batch, context), (None, None, None))
+        floor = self._floor(requests, 1)
         yield Measurement(
-            "speculative / plain tokens/s at the best γ", best[0], "×", note=f"γ {best[1]}"
+            f"plain step / floor, {case}", step / floor, goal=slow, at_most=True,
+            note=f"{1e3 * step:.0f} ms, floor {1e3 * floor:.0f} ms at "
+            f"{self._machine.read_rate / 1e9:.1f} GB/s",
+        )  # fmt: skip
+        for gamma, steps in drafting.items():
+            bound = self._floor(requests, gamma + 1) / floor
+            yield Measurement(
+                f"T_V({gamma}) / T_T, {case}", steps.verify / step, note=f"roofline {bound:.2f}"
+            )
+        draft = statistics.median(s.draft for s in drafting.values())
+        yield Measurement(
+            f"T_D / T_T, {case}", draft / step, goal=cheap, at_most=True,
+            note=f"{1e3 * draft:.0f} ms at budget {BUDGET}",
+        )  # fmt: skip
+        rate = batch / step
+        speedups = {g: s.gained / s.whole / rate for g, s in drafting.items()}
+        best = max(speedups, key=lambda g: speedups[g])
+        yield Measurement(
+            f"speculative / plain tokens/s, {case}", speedups[best], goal=fast,
+            note=f"γ {best}, length {drafting[best].accepted:.2f}; by γ "
+            + " ".join(f"{value:.2f}" for value in speedups.values()),
+        )  # fmt: skip
+
+    def _steps(self, requests: list[Request], gamma: int) -> Steps:
+        """Selection, once per row after its prefill, is in none of the steps."""
+        config = DecodeConfig(max_new_tokens=NEW_TOKENS, gamma=gamma, budget=BUDGET)
+        steps = [
+            e for e in self._rows.events(requests, config)
+            if isinstance(e, StepFinished) and e.gamma == gamma and len(e.rows) == len(requests)
+        ]  # fmt: skip
+        accepted = statistics.mean(row.accepted for step in steps for row in step.rows)
+        return Steps(
+            draft=statistics.median(s.phases.draft for s in steps) / max(1, gamma),
+            verify=statistics.median(s.phases.verify for s in steps),
+            whole=statistics.median(s.phases.decode for s in steps),
+            gained=len(requests) * (1 + accepted),
+            accepted=1 + accepted,
         )
 
-
-def _known(value: float | None) -> float:
-    assert value is not None
-    return value
+    def _floor(self, requests: list[Request], width: int) -> float:
+        model, spec = self._rows.model, self._rows.model.spec
+        keys = sum(len(r.tokens) + NEW_TOKENS // 2 for r in requests)
+        weights = model.streamed_bytes
+        linear = self._machine.floor(weights, 2 * len(requests) * width * weights // 4)
+        attention = self._machine.floor(
+            keys * spec.kv_bytes_per_token(self._rows.dtype.itemsize),
+            4 * spec.layers * spec.heads * spec.head_dim * keys * width,
+        )
+        return linear + attention

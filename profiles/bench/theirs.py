@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from magicdec.engine.cache import KVCache
 from magicdec.engine.loading.checkpoint import Checkpoint
@@ -41,35 +42,39 @@ class TransformersDecoding:
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._model = transformers_model(checkpoint)
 
-    def decode(self, cache: KVCache, tokens: int) -> tuple[float, list[list[int]]]:
-        """Greedy tokens after every slot's prompt, which must be equally long.
-
-        Returns seconds per step (all rows) and each row's tokens.
-        """
-        prompts = [p for p in cache.prompts if p is not None]
-        ids = torch.stack([torch.from_numpy(p.tokens) for p in prompts])
-        held = ids.shape[1] - 1  # the last prompt token is fed, as `generate` wants
-        past = self._past(cache, held)
+    def prefill(self, ids: Tensor) -> float:
+        """Seconds of one forward over a prompt [1, S], with the last token's logits alone."""
         began = time.perf_counter()
-        out = self._model.generate(
+        with torch.inference_mode():
+            self._model(ids, logits_to_keep=1, use_cache=True)
+        return time.perf_counter() - began
+
+    def decode(self, cache: KVCache, batch: int, tokens: int) -> float:
+        """Seconds per greedy step after the prompts in the first `batch` slots, equally long."""
+        prompts = [p for p in cache.prompts[:batch] if p is not None]
+        ids = torch.stack([torch.from_numpy(p.tokens) for p in prompts])
+        past = self._past(cache, batch, ids.shape[1] - 1)  # the last token is fed, not cached
+        began = time.perf_counter()
+        self._model.generate(
             ids,
             attention_mask=torch.ones_like(ids),
             past_key_values=past,
             max_new_tokens=tokens,
+            min_new_tokens=tokens,
             do_sample=False,
-            eos_token_id=None,
             pad_token_id=0,
         )
-        seconds = time.perf_counter() - began
-        return seconds / tokens, out[:, ids.shape[1] :].tolist()
+        return (time.perf_counter() - began) / tokens
 
     @staticmethod
-    def _past(cache: KVCache, length: int) -> Any:
+    def _past(cache: KVCache, batch: int, length: int) -> Any:
         from transformers import DynamicCache
 
         past = DynamicCache()
         for layer in range(cache.k.shape[0]):
             past.update(
-                cache.k[layer, :, :, :length].clone(), cache.v[layer, :, :, :length].clone(), layer
+                cache.k[layer, :batch, :, :length].float(),
+                cache.v[layer, :batch, :, :length].float(),
+                layer,
             )
         return past
