@@ -76,11 +76,10 @@ class SelectedView(DraftView):
             queries = prompt.queries[layer][:, -wanted:] if wanted else prompt.queries[layer][:, :0]
             kept = self._selector.select(keys, queries, self._budget)
             self._check(kept, keys)
-            at = kept[..., None].expand(-1, -1, keys.shape[2])  # [Hkv, W, D]
+            head = torch.arange(keys.shape[0], device=keys.device)[:, None]
             width = kept.shape[1]
-            self.store.k[layer, slot, :, :width] = keys.gather(1, at)
-            values = self._cache.v[layer, slot, :, :length]
-            self.store.v[layer, slot, :, :width] = values.gather(1, at)
+            self.store.k[layer, slot, :, :width] = keys[head, kept]  # [Hkv, W, D]
+            self.store.v[layer, slot, :, :width] = self._cache.v[layer, slot][head, kept]
         self._added[slot] = width
 
     def _check(self, kept: Tensor, keys: Tensor) -> None:

@@ -145,9 +145,17 @@ class _Norm:
         self._width = (width or spec.hidden_size,)
         self._weight = load.tensor(f"{name}.weight", *self._width)
         self._eps = spec.rms_norm_eps
+        weight = self._weight
+        # torch's own is eight small operations on a CPU, 4 % of a draft step more than these four.
+        self._by_length = weight.device.type == "cpu" and weight.dtype is torch.float32
+        self._eps_tensor = torch.tensor(self._eps, dtype=weight.dtype)
 
     def __call__(self, x: Tensor) -> Tensor:
-        return torch.nn.functional.rms_norm(x, self._width, self._weight, self._eps)
+        if not self._by_length:
+            return torch.nn.functional.rms_norm(x, self._width, self._weight, self._eps)
+        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        mean = torch.addcmul(self._eps_tensor, length, length, value=1 / self._width[0])
+        return x * mean.rsqrt_() * self._weight
 
 
 class _Layer:

@@ -41,9 +41,9 @@ class SnapKV(ScoredSelector):
 
         kv_heads, length, dim = keys.shape
         heads, window, _ = queries.shape
-        grouped = queries.reshape(kv_heads, -1, dim).float()  # [Hkv, group·window, D]
-        logits = (grouped @ keys.float().transpose(1, 2)) * dim**-0.5
-        logits = logits.view(heads, window, length)
+        # Scaled here, not as logits: there are far more of those.
+        grouped = queries.reshape(kv_heads, -1, dim).float() * dim**-0.5  # [Hkv, group·window, D]
+        logits = (grouped @ keys.float().transpose(1, 2)).view(heads, window, length)
         # Only the window's own positions can lie in a query's future.
         future = torch.ones(window, window, dtype=torch.bool, device=keys.device).triu(1)
         logits[:, :, length - window :].masked_fill_(future, -torch.inf)
