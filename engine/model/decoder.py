@@ -72,7 +72,8 @@ class Decoder:
         """
         load = _Loader(self._weights, self.device, self.dtype, Int8Linear)
         twin = copy(self)
-        twin._layers = in_parallel(lambda i: self._layers[i].with_linears(load), len(self._layers))
+        # One by one: Int8Linear switches torch's quantised engine, which all threads share.
+        twin._layers = [layer.with_linears(load) for layer in self._layers]
         twin._head = self._load_head(load)
         return twin
 
