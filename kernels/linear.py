@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -70,7 +72,8 @@ class Int8Linear(Linear):
     FBGEMM's kernels read a quarter of the bytes. Without VNNI they add products of two in 16
     bits, which overflow when both factors use all their bits: weights are limited to 7 bits, so
     that 2 * 255 * 64 < 2^15. The activations keep 8, because their outliers need the range.
-    Raises ValueError for a weight that is not float32 on a CPU with these kernels.
+    Make it inside `with fbgemm():`. Raises ValueError for a weight that is not float32 on a CPU
+    with these kernels.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
@@ -79,18 +82,11 @@ class Int8Linear(Linear):
             raise ValueError(reason)
         scale = weight.abs().amax(dim=1).clamp_min(torch.finfo(weight.dtype).tiny) / INT8_MAX
         self._nbytes = weight.numel() + scale.nbytes
-        chosen = torch.backends.quantized.engine
-        torch.backends.quantized.engine = "fbgemm"  # which engine's layout `linear_prepack` makes
-        try:
-            with warnings.catch_warnings():
-                # torch announces that this tensor type will go; nothing replaces its kernels yet.
-                warnings.simplefilter("ignore", UserWarning)
-                quantized = torch.quantize_per_channel(
-                    weight, scale, torch.zeros_like(scale, dtype=torch.int64), 0, torch.qint8
-                )
-            self._packed = torch.ops.quantized.linear_prepack(quantized, bias)
-        finally:
-            torch.backends.quantized.engine = chosen
+        assert torch.backends.quantized.engine == "fbgemm", "make it inside `with fbgemm():`"
+        quantized = torch.quantize_per_channel(
+            weight, scale, torch.zeros_like(scale, dtype=torch.int64), 0, torch.qint8
+        )
+        self._packed = torch.ops.quantized.linear_prepack(quantized, bias)
 
     def __call__(self, x: Tensor) -> Tensor:
         out: Tensor = torch.ops.quantized.linear_dynamic(x, self._packed)
@@ -99,6 +95,20 @@ class Int8Linear(Linear):
     @property
     def nbytes(self) -> int:
         return self._nbytes
+
+
+@contextmanager
+def fbgemm() -> Iterator[None]:
+    """While Int8Linears are made: which engine's layout they get is one switch for all threads."""
+    chosen = torch.backends.quantized.engine
+    torch.backends.quantized.engine = "fbgemm"
+    try:
+        with warnings.catch_warnings():
+            # torch announces that this tensor type will go; nothing replaces its kernels yet.
+            warnings.simplefilter("ignore", UserWarning)
+            yield
+    finally:
+        torch.backends.quantized.engine = chosen
 
 
 def int8_unsupported(device: torch.device, dtype: torch.dtype) -> str:

@@ -12,7 +12,7 @@ from magicdec.engine.drafter import draft_weights
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.memory import forecast
 from magicdec.engine.selectors.base import SELECTORS
-from magicdec.kernels.linear import Int8Linear, int8_unsupported
+from magicdec.kernels.linear import Int8Linear, fbgemm, int8_unsupported
 
 CPU = torch.device("cpu")
 pytestmark = pytest.mark.skipif(
@@ -20,6 +20,11 @@ pytestmark = pytest.mark.skipif(
 )
 PROMPTS = {1: (50,), 3: (50, 7, 33)}  # by batch; 3 is ragged
 NEW = 24
+
+
+def int8(weight: torch.Tensor, bias: torch.Tensor | None = None) -> Int8Linear:
+    with fbgemm():
+        return Int8Linear(weight, bias)
 
 
 def relative_error(got: torch.Tensor, want: torch.Tensor) -> float:
@@ -35,7 +40,7 @@ def test_close_to_the_float_product(shape, rows, biased):
     weight = torch.randn(*shape) * torch.logspace(-3, 1, shape[0])[:, None]
     bias = torch.randn(shape[0]) if biased else None
     x = torch.randn(rows, 1, shape[1])
-    got = Int8Linear(weight, bias)(x)
+    got = int8(weight, bias)(x)
     want = torch.nn.functional.linear(x, weight, bias)
     assert got.shape == want.shape and got.dtype is torch.float32
     assert relative_error(got, want) < 0.03
@@ -48,18 +53,19 @@ def test_no_sum_overflows():
     """All factors at their largest, the case in which 8 by 8 bits overflow 16."""
     weight, x = torch.ones(32, 256), torch.ones(2, 256)
     x[:, 1::2] = torch.linspace(0.9, 1.0, 128)
-    torch.testing.assert_close(Int8Linear(weight)(x), x @ weight.T, rtol=0.01, atol=0.0)
+    torch.testing.assert_close(int8(weight)(x), x @ weight.T, rtol=0.01, atol=0.0)
 
 
 def test_a_channel_of_zeros_stays_zero():
     weight = torch.randn(8, 16)
     weight[3] = 0
-    assert torch.equal(Int8Linear(weight)(torch.randn(2, 16))[:, 3], torch.zeros(2))
+    assert torch.equal(int8(weight)(torch.randn(2, 16))[:, 3], torch.zeros(2))
 
 
 def test_the_process_keeps_its_quantisation_engine():
     before = torch.backends.quantized.engine
-    Int8Linear(torch.randn(8, 16))
+    with fbgemm():
+        assert torch.backends.quantized.engine == "fbgemm"
     assert torch.backends.quantized.engine == before
 
 

@@ -19,7 +19,7 @@ from magicdec.engine.errors import ModelError
 from magicdec.engine.model.parallel import in_parallel
 from magicdec.engine.model.rope import Rope, rotate
 from magicdec.engine.model.spec import ModelSpec
-from magicdec.kernels.linear import Int8Linear, Linear, make_linear
+from magicdec.kernels.linear import Int8Linear, Linear, fbgemm, make_linear
 
 MakeLinear = Callable[[Tensor, Tensor | None], Linear]
 
@@ -72,9 +72,11 @@ class Decoder:
         """
         load = _Loader(self._weights, self.device, self.dtype, Int8Linear)
         twin = copy(self)
-        # One by one: Int8Linear switches torch's quantised engine, which all threads share.
-        twin._layers = [layer.with_linears(load) for layer in self._layers]
-        twin._head = self._load_head(load)
+        with fbgemm():
+            twin._layers = in_parallel(
+                lambda i: self._layers[i].with_linears(load), self.spec.layers
+            )
+            twin._head = self._load_head(load)
         return twin
 
     @torch.inference_mode()
