@@ -1,0 +1,56 @@
+"""The benchmark runs and yields what it promises, on a tiny model; its timings are not judged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from magicdec.profiles.bench import against, decoding
+from magicdec.profiles.bench.machine import Machine
+from magicdec.profiles.bench.rows import Rows
+
+
+@pytest.fixture
+def rows(tiny: Any, tokenizer: Any, tmp_path: Path) -> Rows:
+    folder = tmp_path / "model"
+    tiny().theirs.save_pretrained(folder)
+    tokenizer.backend.save(str(folder / "tokenizer.json"))
+    document = tmp_path / "doc.txt"
+    document.write_text(" ".join(f"w{3 + i * 7 % 120}" for i in range(700)))
+    return Rows(str(folder), str(document), batch=2, context=300)
+
+
+def test_rows_of_every_size_come_from_one_prefill(rows):
+    config = decoding.DecodeConfig(max_new_tokens=2, gamma=0)
+    rows.decode(rows.requests(2, 300), config)
+    smaller = rows.decode(rows.requests(2, 200), config)
+    assert [len(r.tokens) for r in rows.requests(2, 300)] == [316, 300]
+    assert smaller.reused_prompt_tokens == 200 + 216 - 2 * 64
+
+
+def test_the_grid_measures_every_cell(rows, monkeypatch):
+    monkeypatch.setattr(decoding, "BATCHES", (1, 2))
+    monkeypatch.setattr(decoding, "CONTEXTS", (100, 200))
+    monkeypatch.setattr(decoding, "GAMMAS", (1, 2))
+    monkeypatch.setattr(decoding, "GOALS", {(2, 200): (1.3, 0.3, 1.4)})
+    monkeypatch.setattr(decoding, "NEW_TOKENS", 12)
+    found = list(decoding.DecodingBench(rows, Machine()).run())
+    assert len(found) == 4 * (1 + 2 + 1 + 1)
+    assert all(m.value > 0 for m in found)
+    assert [m.name.split(",")[0] for m in found if m.goal is not None] == [
+        "plain step / floor", "T_D / T_T", "speculative / plain tokens/s"
+    ]  # fmt: skip
+
+
+def test_transformers_decodes_from_our_cache(rows, monkeypatch):
+    monkeypatch.setattr(against, "CONTEXT", 200)
+    monkeypatch.setattr(against, "BATCH", 2)
+    monkeypatch.setattr(against, "BUDGETS", (40,))
+    monkeypatch.setattr(against, "GAMMAS", (2,))
+    monkeypatch.setattr(against, "NEW_TOKENS", 10)
+    found = list(against.AgainstTransformers(rows).run())
+    assert len(found) == 1 + 1 + 2 + 1
+    assert all(m.value > 0 for m in found if m.unit == "×")
+    assert all(0 <= m.value <= 1 for m in found if m.unit == "")
