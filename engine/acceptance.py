@@ -17,6 +17,7 @@ from torch import Tensor
 
 from magicdec.engine.config import SamplingConfig
 from magicdec.engine.sampling import ACCEPT, DRAFT, NEXT, Noise, distribution, draw
+from magicdec.kernels.transfer import to_device
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Rule(ABC):
 
     def _within(self, gamma: int, device: torch.device) -> Tensor:
         """Which of γ draft positions count for each row: bool [n, G]."""
-        own = torch.tensor(self._drafted, device=device)[:, None]
+        own = to_device(self._drafted, device)[:, None]
         return torch.arange(gamma, device=device) < own
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from magicdec.engine.model.decoder import Decoder
 from magicdec.kernels.attention import AttentionBackend, AttentionPlan, AttentionShape
+from magicdec.kernels.transfer import to_device
 
 Observer = Callable[[int, Tensor], None]  # (layer, q [n, T, H, D])
 
@@ -71,7 +72,7 @@ class KVStore:
             for window in (set(spec.windows) if windowed else {None})
         }  # fmt: skip
         # One small host-to-device copy carries every index this forward needs.
-        index = torch.tensor([slots, entries, positions], device=device)  # [3, n]
+        index = to_device([slots, entries, positions], device)  # [3, n]
         steps = torch.arange(new, device=device)
         return StoreAccess(
             store=self,

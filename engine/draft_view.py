@@ -16,6 +16,7 @@ from torch import Tensor
 from magicdec.engine.cache import KVCache, KVStore, StoreAccess
 from magicdec.engine.errors import MagicdecError
 from magicdec.engine.selectors.base import KVSelector
+from magicdec.kernels.transfer import to_device
 
 
 class DraftView(ABC):
@@ -119,9 +120,9 @@ class SelectedView(DraftView):
             for position in range(self._cache.lengths[slot] - count, self._cache.lengths[slot]):
                 moves[slot, self._entry(self._added[slot])] = position
                 self._added[slot] += 1
-        index = torch.tensor(
+        index = to_device(
             [(slot, position, entry) for (slot, entry), position in moves.items()],
-            device=self.store.k.device,
+            self.store.k.device,
         ).T  # [3, m]
         for mine, full in ((self.store.k, self._cache.k), (self.store.v, self._cache.v)):
             mine[:, index[0], :, index[2]] = full[:, index[0], :, index[1]]  # [m, L, Hkv, D]

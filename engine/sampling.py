@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from magicdec.engine.config import SamplingConfig
+from magicdec.kernels.transfer import to_device
 
 #: Columns of the noise table: what each uniform number decides.
 DRAFT, ACCEPT, NEXT = range(3)
@@ -72,7 +73,7 @@ class Noise:
     def at(self, slots: Sequence[int], positions: Sequence[int], count: int) -> Tensor:
         """The numbers of `count` output positions from `positions` on: [n, count, 3]."""
         device = self._table.device
-        index = torch.tensor([slots, positions], device=device)
+        index = to_device([slots, positions], device)
         return self._table[
             index[0, :, None], index[1, :, None] + torch.arange(count, device=device)
         ]

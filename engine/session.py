@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import torch
 
 from magicdec.engine.cache import KVCache
+from magicdec.engine.clock import Clock
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.drafter import draft_weights
 from magicdec.engine.engine import Engine
@@ -50,6 +51,7 @@ class Session:
         backend: AttentionBackend,
         chunk: int,
         progress: Progress,
+        sync_phases: bool = False,
         prefill_cache: int = 0,
         notices: Sequence[str] = (),
     ) -> None:
@@ -57,6 +59,8 @@ class Session:
         self.device, self.dtype, self.backend, self.chunk = device, dtype, backend, chunk
         self.kv_dtype, self._prefill_cache = kv_dtype, prefill_cache
         self._store: PrefillStore | None = None
+        wait = sync_phases and device.type == "cuda"
+        self._clock = Clock(synchronize=torch.cuda.synchronize if wait else None)
         self._model: Decoder | None = None
         self._engine: Engine | None = None
 
@@ -164,7 +168,7 @@ class Session:
                 engine = Engine(
                     self.model, self.tokenizer, self.backend,
                     slots=slots, capacity=needed, chunk=self.chunk, kv_dtype=self.kv_dtype,
-                    store=self._prefill_store(),
+                    store=self._prefill_store(), clock=self._clock,
                 )  # fmt: skip
                 self._engine = engine
             if draft_weights(config, self.device, self.dtype) == "int8":
@@ -211,11 +215,13 @@ def open_session(
     threads: int | None = None,
     attention: str = "auto",
     chunk: int = PREFILL_CHUNK,
+    sync_phases: bool = False,
     prefill_cache: int = 0,
     progress: Progress = silent,
 ) -> Session:
     """Opens a model by alias, Hugging Face id, folder or .gguf file.
 
+    sync_phases: wait for a GPU at every change of phase, so that each is timed exactly.
     prefill_cache: bytes of prefills to keep in the user's cache for later runs; 0 keeps none.
     Raises ModelError for a model or device that is unavailable, ConfigError for a bad setting.
     """
@@ -232,6 +238,7 @@ def open_session(
         backend=pick_attention(attention, place, progress, notices),
         chunk=chunk,
         progress=progress,
+        sync_phases=sync_phases,
         prefill_cache=prefill_cache,
         notices=notices,
     )

@@ -13,6 +13,7 @@ from magicdec.engine.clock import Clock
 from magicdec.engine.drafter import Drafter
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.row import Row
+from magicdec.kernels.transfer import to_device
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ def speculative_step(
     gamma = max(drafted)
     rule.begin(slots, [len(row.tokens) for row in rows], drafted)
     # Each row's last token is known but in no cache yet: every pass begins with it.
-    pending = torch.tensor([row.tokens[-1:] for row in rows], device=target.device)  # [n, 1]
+    pending = to_device([row.tokens[-1:] for row in rows], target.device)  # [n, 1]
 
     # 1. Draft: γ tokens, one after the other, over the sparse part of the cache.
     proposal = Proposal(pending[:, :0])

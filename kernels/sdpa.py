@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from magicdec.kernels.attention import AttentionBackend, AttentionPlan, AttentionShape
+from magicdec.kernels.transfer import to_device
 
 #: Rows share one call when the shorter ones waste at most this share of the reads.
 MAX_PADDING = 0.2
@@ -100,7 +101,7 @@ def _piece(
     stop = max(lengths)
     mask = None
     if new > 1 or min(lengths) < stop or (window is not None and stop - start > window):
-        ends = torch.tensor(lengths, device=device)[:, None, None]  # [n, 1, 1]
+        ends = to_device(lengths, device)[:, None, None]  # [n, 1, 1]
         query = ends - new + torch.arange(new, device=device)[:, None]  # position, [n, T, 1]
         key = torch.arange(start, stop, device=device)  # [S]
         seen = key <= query  # [n, T, S]

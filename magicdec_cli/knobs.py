@@ -59,6 +59,10 @@ class Settings:
         512, "Model", "Prompt tokens per prefill pass; smaller needs less memory.",
         low=1, high=1_000_000,
     )  # fmt: skip
+    sync_phases: bool = setting(
+        False, "Model", "On a GPU, wait for it at every change of phase: draft and verify times are "
+        "then exact, and decoding a little slower.",
+    )  # fmt: skip
     prefill_cache: bool = setting(
         True, "Model", "Keep prefills on disk, so that a prompt that begins like an earlier one is "
         "not computed again (CPU only; default: on).",

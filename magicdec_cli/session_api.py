@@ -96,7 +96,7 @@ def open_session(sources: Sequence[str], settings: Settings, progress: Progress)
     session = open_engine_session(
         settings.model, device=settings.device, dtype=settings.dtype, kv_dtype=settings.kv_dtype,
         threads=settings.threads, attention=settings.attention, chunk=settings.chunk,
-        progress=progress,
+        progress=progress, sync_phases=settings.sync_phases,
         prefill_cache=int(settings.prefill_cache_size * GIB) if settings.prefill_cache else 0,
     )  # fmt: skip
     return OpenedSession(session, documents, settings)
