@@ -60,8 +60,8 @@ class Settings:
         low=1, high=1_000_000,
     )  # fmt: skip
     sync_phases: bool = setting(
-        False, "Model", "On a GPU, wait for it at every change of phase: draft and verify times are "
-        "then exact, and decoding a little slower.",
+        False, "Model", "On a GPU, wait for it at every change of phase: draft and verify times "
+        "are then exact, and decoding a little slower.",
     )  # fmt: skip
     prefill_cache: bool = setting(
         True, "Model", "Keep prefills on disk, so that a prompt that begins like an earlier one is "
