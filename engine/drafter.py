@@ -67,12 +67,16 @@ def draft_weights(config: DecodeConfig, device: torch.device, dtype: torch.dtype
 
     auto takes int8 wherever it works: a draft step then reads a quarter of the bytes and almost
     as many of its tokens are accepted. It leaves a selector alone that sees the whole cache: that
-    one is the control, which must accept everything. Raises ConfigError when int8 is asked for
-    and cannot be had.
+    one is the control, which must accept everything. Nor does it touch sampling: the int8 kernels
+    round the activations of all rows on one scale, so that what a row drafts depends on its batch
+    mates; the distribution stays exact, but a seed would no longer fix the row's text. Raises
+    ConfigError when int8 is asked for and cannot be had.
     """
     if config.gamma == 0 or config.draft_weights == "same":
         return "same"
-    if config.draft_weights == "auto" and SELECTORS.load(config.selector).whole:
+    if config.draft_weights == "auto" and (
+        SELECTORS.load(config.selector).whole or not config.sampling.greedy
+    ):
         return "same"
     reason = int8_unsupported(device, dtype)
     if reason and config.draft_weights == "int8":

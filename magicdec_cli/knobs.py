@@ -112,7 +112,9 @@ class Settings:
     )  # fmt: skip
     draft_weights: Literal["auto", "same", "int8"] = setting(
         DECODE.draft_weights, "Speculation",
-        "Weights that draft; int8 (CPU) is faster and as lossless. auto is int8 where it works.",
+        "Weights that draft; int8 (CPU) is faster and as lossless. auto is int8 on a CPU when "
+        "greedy. With sampling the distribution stays exact under int8, but a row's text then "
+        "depends on its batch mates, not on its seed alone.",
     )  # fmt: skip
 
     max_new_tokens: int = setting(

@@ -134,6 +134,16 @@ def test_auto_takes_int8_where_it_works_and_never_without_drafts():
     assert draft_weights(same, CPU, torch.float32) == "same"
 
 
+def test_auto_drafts_with_int8_except_for_the_control_and_for_sampling():
+    def chosen(**settings) -> str:
+        return draft_weights(DecodeConfig(**settings), CPU, torch.float32)
+
+    sampling = SamplingConfig(temperature=0.7)
+    assert chosen() == "int8"
+    assert chosen(gamma=0) == chosen(selector="full") == chosen(sampling=sampling) == "same"
+    assert chosen(sampling=sampling, draft_weights="int8") == "int8"
+
+
 @pytest.mark.parametrize(
     ("device", "dtype"), [("cuda", torch.bfloat16), ("cuda", torch.float32), ("cpu", torch.float16)]
 )
