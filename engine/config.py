@@ -10,6 +10,7 @@ from magicdec.engine.errors import require
 
 MAX_GAMMA = 32
 MAX_SEED = 2**63 - 1
+LEAST_TEMPERATURE = 0.001  # below it sampling is greedy decoding at a higher price
 
 DraftWeights = Literal["auto", "same", "int8"]
 
@@ -31,8 +32,9 @@ class SamplingConfig:
 
     def __post_init__(self) -> None:
         require(
-            0.0 <= self.temperature <= 100.0,
-            f"temperature must be in 0..100, got {self.temperature}",
+            self.greedy or LEAST_TEMPERATURE <= self.temperature <= 100.0,
+            f"temperature must be 0 (greedy) or in {LEAST_TEMPERATURE}..100, "
+            f"got {self.temperature}",
         )
         require(self.top_k >= 0, f"top-k must be 0 (off) or positive, got {self.top_k}")
         require(0.0 < self.top_p <= 1.0, f"top-p must be in (0, 1], got {self.top_p}")

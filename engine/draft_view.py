@@ -75,28 +75,27 @@ class SelectedView(DraftView):
         for layer in range(self.store.k.shape[0]):
             keys = self._cache.k[layer, slot, :, :length]  # [Hkv, S, D]
             queries = prompt.queries[layer][:, -wanted:] if wanted else prompt.queries[layer][:, :0]
-            kept = self._selector.select(keys, queries, self._budget)
-            self._check(kept, keys)
+            kept = self._select(keys, queries)
             head = torch.arange(keys.shape[0], device=keys.device)[:, None]
             width = kept.shape[1]
             self.store.k[layer, slot, :, :width] = keys[head, kept]  # [Hkv, W, D]
             self.store.v[layer, slot, :, :width] = self._cache.v[layer, slot][head, kept]
         self._added[slot] = width
 
-    def _check(self, kept: Tensor, keys: Tensor) -> None:
-        """Holds a selector to its contract; a wrong one must not draft from garbage."""
-        heads, length, _ = keys.shape
-        width = min(self._budget, length)
-        ok = kept.shape == (heads, width) and kept.dtype is torch.int64
-        if ok and width:
-            ok = bool((kept[:, 0] >= 0).all() & (kept[:, -1] < length).all())
-            ok = ok and bool((kept[:, 1:] > kept[:, :-1]).all())
-        if not ok:
-            raise MagicdecError(
-                f"selector {type(self._selector).__name__} returned {kept.dtype} "
-                f"{list(kept.shape)}; it must return sorted unique int64 positions below {length} "
-                f"of shape {[heads, width]}"
-            )
+    def _select(self, keys: Tensor, queries: Tensor) -> Tensor:
+        """Asks the selector and holds it to its contract: a wrong one must not draft garbage."""
+        name = type(self._selector).__name__
+        try:
+            kept = self._selector.select(keys, queries, self._budget)
+        except MagicdecError:
+            raise
+        except Exception as error:  # a stranger's code
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise MagicdecError(f"selector {name} failed: {reason}") from error
+        problem = _breach(kept, keys, min(self._budget, keys.shape[1]))
+        if problem:
+            raise MagicdecError(f"selector {name} returned {problem}")
+        return kept
 
     def entries(self, slot: int) -> int:
         added = self._added[slot]
@@ -133,6 +132,20 @@ class SelectedView(DraftView):
             return added
         pinned = self._budget - self._ring
         return pinned + (added - pinned) % self._ring
+
+
+def _breach(kept: object, keys: Tensor, width: int) -> str:
+    """How a selection breaks the contract of `KVSelector.select`; empty when it does not."""
+    heads, length, _ = keys.shape
+    if not isinstance(kept, Tensor):
+        return f"{type(kept).__name__}, not a tensor"
+    if kept.dtype is not torch.int64 or kept.shape != (heads, width):
+        return f"{kept.dtype} {list(kept.shape)}, not int64 {[heads, width]}"
+    if width and bool((kept[:, 1:] <= kept[:, :-1]).any()):
+        return "positions that are not sorted and unique"
+    if width and bool((kept[:, 0] < 0).any() | (kept[:, -1] >= length).any()):
+        return f"positions outside 0..{length - 1}"
+    return ""
 
 
 def view_capacity(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -106,9 +106,10 @@ def require_fit(
 ) -> MemoryForecast:
     """The forecast. Raises OutOfMemoryError, naming what would fit, when there is too little."""
 
-    def need(batch: int, context: int) -> MemoryForecast:
+    def need(batch: int, context: int, new_tokens: int | None = None) -> MemoryForecast:
+        changed = replace(config, max_new_tokens=new_tokens or config.max_new_tokens)
         return forecast(
-            spec, config, batch=batch, context=context, chunk=chunk, dtype=dtype,
+            spec, changed, batch=batch, context=context, chunk=chunk, dtype=dtype,
             kv_dtype=kv_dtype, device=device, available=available,
         )  # fmt: skip
 
@@ -116,16 +117,17 @@ def require_fit(
     if wanted.total <= available:
         return wanted
     parts = ", ".join(f"{name} {size / GIB:.1f}" for name, size in wanted.lines())
-    most_rows = _largest(lambda b: need(b, context).total <= available, batch)
-    most_tokens = _largest(lambda s: need(batch, s).total <= available, context)
-    fits = [
-        f"{most_rows} row{'s' if most_rows > 1 else ''} of {context:,} tokens" if most_rows else "",
-        f"{batch} rows of {most_tokens:,} tokens" if most_tokens else "",
-    ]
-    advice = " or ".join(f for f in fits if f)
+    largest = {
+        "--batch": _largest(lambda b: need(b, context).total <= available, batch),
+        "--context": _largest(lambda s: need(batch, s).total <= available, context),
+        "--max-new-tokens": _largest(
+            lambda n: need(batch, context, n).total <= available, config.max_new_tokens
+        ),
+    }
+    advice = ", or ".join(f"{option} {most}" for option, most in largest.items() if most)
     raise OutOfMemoryError(
-        f"{batch} rows of {context:,} tokens need {wanted.total / GIB:.1f} GiB ({parts}), "
-        f"{available / GIB:.1f} GiB is free; "
+        f"batch {batch}, context {context} and {config.max_new_tokens} new tokens need "
+        f"{wanted.total / GIB:.1f} GiB ({parts}), {available / GIB:.1f} GiB is free; "
         + (f"largest that fits: {advice}" if advice else "not even one row fits: free some memory")
     )
 

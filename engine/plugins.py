@@ -6,6 +6,7 @@ import dataclasses
 import importlib
 import inspect
 import pkgutil
+import re
 import typing
 from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
@@ -14,6 +15,8 @@ from typing import Generic, TypeVar
 from magicdec.engine.errors import ConfigError
 
 T = TypeVar("T")
+
+ENTRY = re.compile(r"[\w.]+:[\w.]+")
 
 
 class Registry(Generic[T]):
@@ -57,12 +60,15 @@ class Registry(Generic[T]):
         return own[0]
 
     def _imported(self, name: str, entry: EntryPoint) -> type[T]:
+        kind = self.base.__name__
+        if not ENTRY.fullmatch(entry.value):
+            raise ConfigError(f"cannot load {kind} {name!r}; give package.module:Class")
         try:
             found = entry.load()
         except Exception as error:  # whatever a stranger's module raises while it is imported
-            raise ConfigError(
-                f"cannot load {self.base.__name__} {name!r}: {type(error).__name__}: {error}"
-            ) from error
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            hint = "; is its folder in PYTHONPATH?" if isinstance(error, ImportError) else ""
+            raise ConfigError(f"cannot load {kind} {name!r}: {reason}{hint}") from error
         if not (isinstance(found, type) and issubclass(found, self.base)):
             raise ConfigError(f"{name!r} is not a {self.base.__name__} subclass")
         if inspect.isabstract(found):

@@ -21,7 +21,9 @@ def distribution(logits: Tensor, config: SamplingConfig) -> Tensor:
     Temperature, then top-k, then top-p, then min-p; each works on what the one before left.
     Equal values at a cut-off are kept together, so that the result does not depend on their order.
     """
-    probs = torch.softmax(logits.float() / config.temperature, dim=-1)
+    logits = logits.float()
+    logits = logits - logits.amax(dim=-1, keepdim=True)  # a small temperature must not overflow
+    probs = torch.softmax(logits / config.temperature, dim=-1)
     if 0 < config.top_k < probs.shape[-1]:
         least = probs.topk(config.top_k, dim=-1).values[..., -1:]
         probs = _only(probs, probs >= least)

