@@ -14,8 +14,9 @@ from typer.exceptions import TyperException
 from magicdec.cli import commands
 from magicdec.cli.console import TERMINAL, tolerate_narrow_encodings
 from magicdec.cli.help import GroupedHelp, HelpWithTerms
+from magicdec.cli.interrupts import INTERRUPTED
 from magicdec.cli.options import with_common, with_settings
-from magicdec.cli.run_command import EPILOG, INTERRUPTED, run
+from magicdec.cli.run_command import EPILOG, run
 from magicdec.engine.errors import MagicdecError
 
 

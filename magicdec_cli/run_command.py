@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from magicdec.cli.console import TERMINAL
+from magicdec.cli.interrupts import INTERRUPTED, before_exit
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.errors import MagicdecError, require
 
@@ -17,8 +18,6 @@ class LosslessnessError(MagicdecError):
 
     exit_code = 4
 
-
-INTERRUPTED = 130
 
 EPILOG = (
     "Every option can also be set in the environment (--max-new-tokens as "
@@ -69,6 +68,7 @@ def run(
     outcome = Outcome(settings, compare)
     try:
         display = choose_display(quiet)
+        before_exit(display.close)
         try:
             run_session(outcome, docs or [], display)
         finally:
