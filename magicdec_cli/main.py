@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from magicdec.cli import commands
-from magicdec.cli.console import TERMINAL, tolerate_narrow_encodings
+from magicdec.cli.console import TERMINAL, one_line, tolerate_narrow_encodings
 from magicdec.cli.help import GroupedHelp, HelpWithTerms
 from magicdec.cli.interrupts import INTERRUPTED
 from magicdec.cli.options import with_common, with_settings
@@ -84,7 +84,7 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code or 0
     except MagicdecError as error:
-        return _failed(str(error), error.exit_code, error)
+        return _failed(one_line(error), error.exit_code, error)
     except TyperException as error:
         return _failed(_usage(error.format_message()), error.exit_code, error)
     except (KeyboardInterrupt, typer.Abort):
@@ -94,8 +94,7 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
-        message = " ".join(str(error).split()) or "no message"
-        return _failed(f"{type(error).__name__}: {message}; -v shows where", 1, error)
+        return _failed(f"{one_line(error)}; -v shows where", 1, error)
 
 
 def _usage(message: str) -> str:
