@@ -64,6 +64,7 @@ def run_record(
             "draft_acceptance_rate": report.acceptance_rate,
             "mean_acceptance_length": report.mean_acceptance_length,
             "acceptance_rate_per_position": list(report.acceptance_rate_per_position),
+            "drafted_per_position": list(report.drafted_per_position),
             "accepted_per_step": list(report.histogram),
             "draft_entries_read": report.draft_entries_read,
         },

@@ -86,8 +86,10 @@ def test_json_has_the_schemas_fields_and_consistent_numbers(magicdec: Magicdec) 
     assert speculation["mean_acceptance_length"] == pytest.approx(1 + accepted / steps)
     assert sum(speculation["accepted_per_step"]) == steps
     per_position = speculation["acceptance_rate_per_position"]
-    assert len(per_position) == 4 and per_position == sorted(per_position, reverse=True)
-    assert sum(per_position) == pytest.approx(accepted / steps)
+    drafted = speculation["drafted_per_position"]
+    assert len(per_position) == 4 and sum(drafted) == speculation["num_draft_tokens"]
+    weighted = sum(rate * count for rate, count in zip(per_position, drafted, strict=True))
+    assert weighted == pytest.approx(accepted)
     phases = dict(record["phases_s"])
     assert phases.pop("wall") == pytest.approx(sum(phases.values()))
     assert record["decode"]["tokens"] == 3 * 19

@@ -133,3 +133,20 @@ def test_an_ignored_ctrl_c_stays_ignored() -> None:
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        ("run - <&-", 2, "standard input is closed; give a file"),
+        ("terms >&-", 1, "standard output is closed"),
+        ("terms >/dev/full", 1, "cannot write: No space left on device"),
+        ("run ''", 2, "a document name is empty"),
+    ],
+)
+def test_unusable_streams_and_names_are_one_line(line: str, code: int, said: str) -> None:
+    shell = f"{sys.executable} -m magicdec.cli {line}"
+    result = subprocess.run(["bash", "-c", shell], capture_output=True, text=True)
+    assert result.returncode == code
+    assert said in result.stderr and "-v shows" not in result.stderr
+    assert len(result.stderr.splitlines()) == 1
