@@ -37,6 +37,7 @@ class Tally:
     num_draft_tokens: int
     num_accepted_draft_tokens: int
     histogram: tuple[int, ...]  # [a]: speculative row-steps that accepted exactly a draft tokens
+    drafted_per_position: tuple[int, ...]  # [i]: row-steps that drafted a token at position i + 1
     recent_acceptance_rate: float | None  # of the last RECENT_STEPS steps
     decode_tokens: int  # emitted by steps; the first token of a row comes from its prefill
     tpot_s: float | None  # mean over rows of (time after its first token / tokens after it)
@@ -55,9 +56,13 @@ class Tally:
 
     @property
     def acceptance_rate_per_position(self) -> tuple[float, ...]:
-        """Share of speculative row-steps in which draft position 1, 2, ... was accepted."""
+        """Of the row-steps that drafted position 1, 2, ...: the share in which it was accepted.
+
+        Rows near their end draft less than γ, so that the later positions have fewer row-steps.
+        """
         return tuple(
-            sum(self.histogram[i:]) / self.num_spec_steps for i in range(1, len(self.histogram))
+            sum(self.histogram[position:]) / drafted
+            for position, drafted in enumerate(self.drafted_per_position, start=1)
         )
 
     @property
@@ -133,6 +138,7 @@ class Recorder:
     _prompts: list[int] = field(default_factory=lambda: [0, 0])  # tokens, reused; closed ones
     _admitted: tuple[int, int] = (0, 0)  # the same of the current admission
     _histogram: list[int] = field(default_factory=list)
+    _positions: list[int] = field(default_factory=list)  # row-steps that drafted this far
     _spec_steps: int = 0
     _drafted: int = 0
     _accepted: int = 0
@@ -191,6 +197,9 @@ class Recorder:
         self._accepted += share.accepted
         missing = share.drafted + 1 - len(self._histogram)
         self._histogram += [0] * missing
+        self._positions += [0] * (share.drafted - len(self._positions))
+        for position in range(share.drafted):
+            self._positions[position] += 1
         self._histogram[share.accepted] += 1
 
     def _phases(self) -> PhaseTimes:
@@ -221,6 +230,7 @@ class Recorder:
             num_draft_tokens=self._drafted,
             num_accepted_draft_tokens=self._accepted,
             histogram=tuple(self._histogram),
+            drafted_per_position=tuple(self._positions),
             recent_acceptance_rate=_ratio(
                 sum(accepted for accepted, _ in self._recent),
                 sum(drafted for _, drafted in self._recent),

@@ -1,5 +1,5 @@
 """`python -m magicdec.cli`."""
 
-from magicdec.cli.main import main
+from magicdec.cli.entry import main
 
 main()

@@ -27,6 +27,10 @@ def rate(value: float | None, decimals: int = 2) -> str:
     return text.removeprefix("0") if text.startswith("0.") else text
 
 
+def counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def clock(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)

@@ -7,6 +7,8 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TextIO
 
+from magicdec.engine.errors import MagicdecError
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -104,6 +106,14 @@ ASCII = Symbols(
 
 def symbols(console: Console) -> Symbols:
     return ASCII if console.options.ascii_only else Symbols()
+
+
+def one_line(error: Exception) -> str:
+    """The error as a message: ours say all themselves, others need the name of their class."""
+    message = " ".join(str(error).split())
+    if isinstance(error, MagicdecError):
+        return message
+    return f"{type(error).__name__}: {message or 'no message'}"
 
 
 def printable(text: str) -> str:

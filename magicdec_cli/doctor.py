@@ -6,11 +6,14 @@ import os
 import platform
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 import psutil
 
 from magicdec.cli.report_view import size_text
-from magicdec.cli.settings import config_files
+from magicdec.cli.settings import config_files, read_file
+from magicdec.engine.errors import ConfigError
+from magicdec.kernels import native
 from magicdec.kernels.cachedir import cache_root
 
 
@@ -19,6 +22,7 @@ def findings() -> Iterator[tuple[str, str]]:
         yield package, _version(package)
     yield "python", f"{platform.python_version()} on {platform.platform(terse=True)}"
     yield from _device()
+    yield "compiler", _compiler()
     yield "cores", f"{_usable_cores()} usable of {os.cpu_count()}"
     memory = psutil.virtual_memory()
     yield "memory", f"{size_text(memory.available)} free of {size_text(memory.total)}"
@@ -28,7 +32,23 @@ def findings() -> Iterator[tuple[str, str]]:
     disk = psutil.disk_usage(str(next(p for p in (cache, *cache.parents) if p.exists())))
     yield "disk", f"{size_text(disk.free)} free for the cache"
     for path in config_files():
-        yield "config", f"{path} ({'read' if path.exists() else 'not there'})"
+        yield "config", _config(path)
+
+
+def _config(path: Path) -> str:
+    try:
+        read_file(path)
+    except ConfigError as error:  # it names the file
+        return f"{' '.join(str(error).split())} (no run starts with it)"
+    return f"{path} ({'read' if path.exists() else 'not there'})"
+
+
+def _compiler() -> str:
+    """What would build the native attention kernel for CPUs."""
+    try:
+        return " ".join(native.find_compiler())
+    except native.BuildError as error:
+        return f"{error} (without it there is no native attention kernel)"
 
 
 def _device() -> Iterator[tuple[str, str]]:

@@ -39,9 +39,10 @@ class Knob:
     def expects(self) -> str:
         """What a value must be, for messages."""
         match self.kind:
-            case "int" | "float":
-                noun = "an integer" if self.kind == "int" else "a number"
-                return f"{noun} in {self.low:g}..{self.high:.12g}"
+            case "int":
+                return f"an integer in {self.low}..{self.high}"
+            case "float":
+                return f"a number in {self.low:g}..{self.high:.12g}"
             case "choice":
                 return "one of " + ", ".join(self.choices)
             case "bool":

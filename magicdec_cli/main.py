@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -12,11 +13,14 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from magicdec.cli import commands
-from magicdec.cli.console import TERMINAL, tolerate_narrow_encodings
+from magicdec.cli.console import TERMINAL, one_line, tolerate_narrow_encodings
 from magicdec.cli.help import GroupedHelp, HelpWithTerms
+from magicdec.cli.interrupts import INTERRUPTED
 from magicdec.cli.options import with_common, with_settings
-from magicdec.cli.run_command import EPILOG, INTERRUPTED, run
+from magicdec.cli.run_command import EPILOG, run
 from magicdec.engine.errors import MagicdecError
+
+UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF)
 
 
 class Commands(TyperGroup):
@@ -76,25 +80,38 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run_command_line(arguments: Sequence[str] | None = None) -> int:
     """0 ok, 1 failed, 2 usage or config, 3 model or device, 4 not lossless, 130 interrupted."""
+    if sys.stderr is None:  # closed by the caller
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (for as long as the process lives)
     tolerate_narrow_encodings()
     TERMINAL.reset()
+    if sys.stdout is None:
+        return _failed("standard output is closed", 1, None)
     try:
-        code = app(arguments, prog_name="magicdec", standalone_mode=False)
+        code = _run(arguments)
         sys.stdout.flush()
-        return code or 0
+        return code
+    except OSError as error:
+        # Nobody reads on, or the disk is full; stop Python from trying once more at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            return 1
+        return _failed(f"cannot write: {error.strerror}", 1, error)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    """Raises OSError when a stream like stdout cannot be written: such errors name no file."""
+    try:
+        return app(arguments, prog_name="magicdec", standalone_mode=False) or 0
     except MagicdecError as error:
-        return _failed(str(error), error.exit_code, error)
+        return _failed(one_line(error), error.exit_code, error)
     except TyperException as error:
         return _failed(_usage(error.format_message()), error.exit_code, error)
     except (KeyboardInterrupt, typer.Abort):
         return _failed("interrupted", INTERRUPTED, None)
-    except BrokenPipeError:
-        # The reader has gone; stop Python from complaining when it flushes stdout at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
     except Exception as error:
-        message = " ".join(str(error).split()) or "no message"
-        return _failed(f"{type(error).__name__}: {message}; -v shows where", 1, error)
+        if isinstance(error, OSError) and error.errno in UNWRITABLE and error.filename is None:
+            raise
+        return _failed(f"{one_line(error)}; -v shows where", 1, error)
 
 
 def _usage(message: str) -> str:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from magicdec.cli.bars import clock, rate
+from magicdec.cli.bars import clock, counted, rate
 from magicdec.cli.console import TERMINAL
 from magicdec.cli.live_state import LiveState, prefill_rate, prefill_seconds_left
 from magicdec.engine.events import Event, PrefillProgress, RunFinished, StepFinished
@@ -63,7 +63,8 @@ class Lines:
     def begin(self, state: LiveState) -> None:
         self._state = state
         self._say(
-            f"{state.title}: {state.info.rows} rows, {state.info.context:,} tokens of context"
+            f"{state.title}: {counted(state.info.rows, 'row')}, "
+            f"{counted(state.info.context, 'token')} of context"
         )
 
     def event(self, event: Event) -> None:
@@ -89,7 +90,7 @@ class Lines:
     @staticmethod
     def _decoding(state: LiveState) -> str:
         tally = state.recorder.tally()
-        facts = [f"{state.title}: {state.share:.0%}, {state.tokens:,} tokens"]
+        facts = [f"{state.title}: {state.share:.0%}, {counted(state.tokens, 'token')}"]
         if tally.tokens_per_s:
             facts.append(f"{tally.tokens_per_s:.1f} tokens/s")
         if tally.acceptance_rate is not None:

@@ -8,7 +8,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from magicdec.cli.bars import bar, rate
+from magicdec.cli.bars import bar, counted, rate
 from magicdec.cli.console import Symbols, printable, symbols
 from magicdec.cli.number_lines import PHASE_STYLES, position_lines, ratio_text, settings_line
 from magicdec.cli.run_session import Outcome
@@ -25,7 +25,7 @@ MAX_BARS = 12
 
 
 def print_report(console: Console, outcome: Outcome) -> None:
-    """Writes everything that is known, for a finished as for an interrupted run."""
+    """Writes everything that is known, for a finished as for an interrupted run with rows."""
     look = symbols(console)
     report, baseline = outcome.report, outcome.baseline
     shown = report if report.rows or baseline is None else baseline
@@ -39,8 +39,6 @@ def print_report(console: Console, outcome: Outcome) -> None:
         console.print()
     if baseline is not None:
         console.print(_verdict(outcome, baseline, report, look))
-    if outcome.interrupted:
-        console.print(Text("interrupted: this is what was finished", "yellow"))
 
 
 def _row_title(row: RowReport, look: Symbols) -> Text:
@@ -48,7 +46,8 @@ def _row_title(row: RowReport, look: Symbols) -> Text:
     reason = row.finish_reason or "unfinished"
     title.append(f"  {row.document}", "bold")
     title.append(
-        f"  {row.prompt_tokens:,} {look.arrow} {len(row.token_ids)} tokens {look.dot} {reason}",
+        f"  {row.prompt_tokens:,} {look.arrow} {counted(len(row.token_ids), 'token')}"
+        f" {look.dot} {reason}",
         "dim",
     )
     return title
@@ -59,18 +58,15 @@ def _summary(
 ) -> Iterator[RenderableType]:
     width = min(width, 100)
     yield _heading(outcome, look)
-    if not report.rows and not (baseline and baseline.rows):
-        return
     if report.num_spec_steps:
         yield _acceptance(report, width, look)
     yield _phases(report, baseline, look)
-    yield _speed(report, baseline, look)
+    yield _speed(outcome, report, baseline)
 
 
 def _heading(outcome: Outcome, look: Symbols) -> RenderableType:
     info = outcome.info
-    if info is None:
-        return Text("nothing was decoded yet", "dim")
+    assert info is not None, "there is no report before there are rows"
     line = Text.assemble((info.model, "bold"))
     line.append(f" {look.dot} {info.device} {info.dtype} {look.dot} {info.selector}", "dim")
     values = Text()
@@ -89,7 +85,7 @@ def _acceptance(report: Tally, width: int, look: Symbols) -> RenderableType:
         f" ({report.num_accepted_draft_tokens:,} of {report.num_draft_tokens:,} drafted)   ", "dim"
     )
     facts.append("mean length ", "dim").append(f"{report.mean_acceptance_length:.2f}", "bold")
-    facts.append(f" over {report.num_spec_steps:,} steps", "dim")
+    facts.append(f" over {counted(report.num_spec_steps, 'step')}", "dim")
     half = (width - 3) // 2
     positions = position_lines(report, half, MAX_BARS, look)
     counts = [
@@ -130,7 +126,8 @@ def _prefill_note(report: RunReport, baseline: RunReport | None) -> Text:
     """Where the prompts' KV came from: a prefill that was mostly reused is no measure of speed."""
     first = baseline or report
     reused, total = first.reused_prompt_tokens, first.prompt_tokens
-    note = f"prefill of {total:,} prompt tokens: {total - reused:,} computed, {reused:,} reused"
+    note = f"prefill of {counted(total, 'prompt token')}: "
+    note += f"{total - reused:,} computed, {reused:,} reused"
     return Text(note + (", shared by both runs" if baseline else ""), "dim")
 
 
@@ -144,11 +141,11 @@ def _phase_cells(seconds: float, run: RunReport, prefill: bool) -> list[Text]:
     return [*cells, Text(f"{seconds / run.decode_seconds:.0%}", "dim")]
 
 
-def _speed(report: RunReport, baseline: RunReport | None, look: Symbols) -> RenderableType:
+def _speed(outcome: Outcome, report: RunReport, baseline: RunReport | None) -> RenderableType:
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
     for name in ("decoding", "tokens", "steps", "tokens/s", "TPOT ms", "KV read"):
         table.add_column(name, justify="left" if name == "decoding" else "right")
-    runs = [("speculative" if report.num_spec_steps else "plain", report)]
+    runs = [("speculative" if outcome.settings.gamma else "plain", report)]
     if baseline is not None:
         runs = [("plain", baseline), ("speculative", report)]
     for name, run in runs:
@@ -191,12 +188,11 @@ def lossless_lines(
     if verdict.identical:
         tokens = sum(len(row.token_ids) for row in report.rows)
         label.append(f"{look.check} identical", "bold green")
-        return [
-            label.append(f" to plain decoding, {tokens:,} tokens in {len(report.rows)} rows", "dim")
-        ]
+        size = f"{counted(tokens, 'token')} in {counted(len(report.rows), 'row')}"
+        return [label.append(f" to plain decoding, {size}", "dim")]
     if verdict.ok:
-        count = len(verdict.divergences)
-        label.append(f"{look.tie} {count} tie{'s' * (count > 1)}", "bold yellow")
+        ties = counted(len(verdict.divergences), "tie")
+        label.append(f"{look.tie} {ties}", "bold yellow")
         label.append(", otherwise identical to plain decoding", "dim")
     else:
         label.append(f"{look.cross} FAILED", "bold red")

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from magicdec.cli.console import TERMINAL
+from magicdec.cli.console import TERMINAL, one_line
+from magicdec.cli.interrupts import INTERRUPTED, before_exit
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.errors import MagicdecError, require
 
@@ -17,8 +18,6 @@ class LosslessnessError(MagicdecError):
 
     exit_code = 4
 
-
-INTERRUPTED = 130
 
 EPILOG = (
     "Every option can also be set in the environment (--max-new-tokens as "
@@ -69,6 +68,7 @@ def run(
     outcome = Outcome(settings, compare)
     try:
         display = choose_display(quiet)
+        before_exit(display.close)
         try:
             run_session(outcome, docs or [], display)
         finally:
@@ -94,6 +94,8 @@ def _deliver(outcome: Any, json: bool) -> int | None:
     from magicdec.profiles.records import run_record
 
     assert isinstance(outcome, Outcome)
+    if outcome.error is not None and not outcome.decoded:
+        raise outcome.error
     for warning in outcome.warnings:
         TERMINAL.note(f"warning: {warning}")
     if json:
@@ -103,16 +105,20 @@ def _deliver(outcome: Any, json: bool) -> int | None:
         print_json(
             run_record(
                 outcome.report, env=outcome.env, config=config, interrupted=outcome.interrupted,
+                error=None if outcome.error is None else one_line(outcome.error),
                 warnings=outcome.warnings, baseline=outcome.baseline, lossless=outcome.lossless,
             )
         )  # fmt: skip
-    else:
+    elif outcome.decoded or not outcome.interrupted:
         from magicdec.cli.report_view import print_report
 
         print_report(TERMINAL.out, outcome)
     if outcome.interrupted:
-        TERMINAL.note("interrupted")
+        kept = "what was finished is above" if outcome.decoded else "nothing was decoded yet"
+        TERMINAL.note(f"interrupted: {kept}")
         return INTERRUPTED
+    if outcome.error is not None:
+        raise outcome.error
     verdict = outcome.lossless
     if verdict is not None and not verdict.ok:
         raise LosslessnessError(

@@ -20,11 +20,12 @@ from magicdec.engine.verdict import Losslessness
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run has so far; complete unless it was interrupted."""
+    """What a run has so far; complete unless it was interrupted or failed."""
 
     settings: Settings
     compare: bool
     interrupted: bool = False
+    error: Exception | None = None  # what ended the run early
     env: dict[str, object] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     memory: list[tuple[str, int]] = field(default_factory=list)
@@ -41,9 +42,14 @@ class Outcome:
     def baseline(self) -> RunReport | None:
         return self.plain.report() if self.compare else None
 
+    @property
+    def decoded(self) -> bool:
+        """Whether any row of any pass has begun: else there is nothing to report."""
+        return bool(self.main.report().rows or self.plain.report().rows)
+
 
 def run_session(outcome: Outcome, sources: Sequence[str], display: Display) -> None:
-    """Reads, loads, prefills, decodes. Ctrl-C ends it early and marks the outcome."""
+    """Reads, loads, prefills, decodes. Ctrl-C or an error ends it early and marks the outcome."""
     settings = outcome.settings
     config = settings.decode_config()
     session = None
@@ -63,6 +69,8 @@ def run_session(outcome: Outcome, sources: Sequence[str], display: Display) -> N
             outcome.lossless = session.check(outcome.plain.report(), outcome.main.report())
     except KeyboardInterrupt:
         outcome.interrupted = True
+    except Exception as error:  # raised once what is finished has been delivered
+        outcome.error = error
     finally:
         if outcome.info is not None and session is not None:
             outcome.warnings = tuple(session.warnings())  # and those of the passes

@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from magicdec.cli import interrupts
 from magicdec.cli.knobs import Settings
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.events import Event
@@ -93,6 +94,7 @@ def open_session(sources: Sequence[str], settings: Settings, progress: Progress)
     progress(f"opening {settings.model}", None)
     from magicdec.engine.session import open_session as open_engine_session
 
+    interrupts.raise_again()
     session = open_engine_session(
         settings.model, device=settings.device, dtype=settings.dtype, kv_dtype=settings.kv_dtype,
         threads=settings.threads, attention=settings.attention, chunk=settings.chunk,
@@ -113,6 +115,7 @@ def pull_model(alias: str, progress: Progress) -> Path:
     """Fetches a model into the user's cache. Raises ModelError."""
     from magicdec.engine.loading import aliases
 
+    interrupts.raise_again()
     return aliases.pull(alias, progress)
 
 

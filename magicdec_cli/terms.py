@@ -19,8 +19,8 @@ TERMS: dict[str, str] = {
     "acceptance rate": "accepted / drafted; `now` is that of the last 20 steps",
     "mean length": "mean acceptance length: 1 + accepted / num_spec_steps (recovered or bonus "
     "token counted)",
-    "by position": "share of those steps in which draft position 1, 2, ... was accepted; "
-    "unconditional, so it can only fall",
+    "by position": "of the steps that drafted position 1, 2, ...: the share in which it was "
+    "accepted, and so all before it; rows near their end draft fewer",
     "accepted per step": "how many of those steps accepted exactly 0, 1, ... draft tokens",
     "prefill": "seconds from the first prompt token to the first generated token of the rows",
     "reused": "prompt tokens whose KV was copied instead of computed: from another row that begins "

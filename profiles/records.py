@@ -38,17 +38,20 @@ def run_record(
     env: Mapping[str, object],
     config: Mapping[str, object],
     interrupted: bool = False,
+    error: str | None = None,
     warnings: Sequence[str] = (),
     baseline: RunReport | None = None,
     lossless: Losslessness | None = None,
 ) -> dict[str, Any]:
     """The document of `run --json`. What was not measured is null, never 0.
 
-    With `baseline` (the plain run of --compare) come its numbers, the speedup and the verdict.
+    `error` is what ended the run early. With `baseline` (the plain run of --compare) come its
+    numbers, the speedup and the verdict.
     """
     record: dict[str, Any] = {
         "schema": RUN_SCHEMA,
         "interrupted": interrupted,
+        "error": error,
         "env": dict(env),
         "config": dict(config),
         "warnings": list(warnings),
@@ -61,6 +64,7 @@ def run_record(
             "draft_acceptance_rate": report.acceptance_rate,
             "mean_acceptance_length": report.mean_acceptance_length,
             "acceptance_rate_per_position": list(report.acceptance_rate_per_position),
+            "drafted_per_position": list(report.drafted_per_position),
             "accepted_per_step": list(report.histogram),
             "draft_entries_read": report.draft_entries_read,
         },

@@ -112,6 +112,16 @@ def test_models_pull(models: None, capsys: pytest.CaptureFixture[str]) -> None:
     assert captured.out == "" and "choose from tiny, large" in captured.err
 
 
+def test_doctor_says_what_is_wrong_with_a_settings_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "magicdec.toml").write_text("gamma = ")
+    monkeypatch.chdir(tmp_path)
+    rows = json.loads(output(capsys, "doctor", "--format", "json"))
+    said = [row["value"] for row in rows if row["what"] == "config"]
+    assert said[0].startswith("magicdec.toml: not valid TOML")
+
+
 def test_doctor_names_what_would_be_used(capsys: pytest.CaptureFixture[str]) -> None:
     found = {
         row["what"]: row["value"]
@@ -120,4 +130,5 @@ def test_doctor_names_what_would_be_used(capsys: pytest.CaptureFixture[str]) -> 
     assert {"magicdec", "torch", "python", "device", "threads", "cores", "memory", "cache"} <= set(
         found
     )
+    assert found["compiler"]
     assert found["device"].startswith(("cpu", "cuda"))

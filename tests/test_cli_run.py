@@ -17,6 +17,7 @@ import pytest
 
 from magicdec.cli import session_api
 from magicdec.cli.main import run_command_line
+from magicdec.engine.config import DecodeConfig
 
 FAKE = Path(__file__).with_name("fake_session.py")
 
@@ -85,8 +86,10 @@ def test_json_has_the_schemas_fields_and_consistent_numbers(magicdec: Magicdec) 
     assert speculation["mean_acceptance_length"] == pytest.approx(1 + accepted / steps)
     assert sum(speculation["accepted_per_step"]) == steps
     per_position = speculation["acceptance_rate_per_position"]
-    assert len(per_position) == 4 and per_position == sorted(per_position, reverse=True)
-    assert sum(per_position) == pytest.approx(accepted / steps)
+    drafted = speculation["drafted_per_position"]
+    assert len(per_position) == 4 and sum(drafted) == speculation["num_draft_tokens"]
+    weighted = sum(rate * count for rate, count in zip(per_position, drafted, strict=True))
+    assert weighted == pytest.approx(accepted)
     phases = dict(record["phases_s"])
     assert phases.pop("wall") == pytest.approx(sum(phases.values()))
     assert record["decode"]["tokens"] == 3 * 19
@@ -128,6 +131,12 @@ def test_the_report_shows_texts_numbers_and_verdict(magicdec: Magicdec) -> None:
     assert "✓ identical to plain decoding, 128 tokens in 2 rows" in out
     assert "× decode" in out and "× end to end" in out
     assert "\x1b" not in out, "no colour in a pipe"
+
+
+def test_one_of_a_thing_is_singular(magicdec: Magicdec) -> None:
+    assert magicdec("--max-new-tokens", "1") == 0
+    assert "→ 1 token ·" in magicdec.out and "1 row," in magicdec.err
+    assert "speculative " in magicdec.out.splitlines()[-2], "what was asked for, without a step too"
 
 
 def test_a_tie_is_reported_and_is_no_failure(magicdec: Magicdec) -> None:
@@ -177,7 +186,31 @@ def test_an_interrupted_run_delivers_what_is_finished(magicdec: Magicdec, scene:
     else:
         assert plain_lengths == lengths == []
     assert magicdec("--batch", "2", "--compare", scene=scene) == 130
-    assert "interrupted" in magicdec.out and magicdec.err.endswith("interrupted\n")
+    said = (magicdec.out + magicdec.err).count("interrupted")
+    assert said == 1, "on stderr, once"
+    if scene == "interrupt-load":
+        assert magicdec.out == ""
+        assert magicdec.err.endswith("interrupted: nothing was decoded yet\n")
+    else:
+        assert "row 0  doc.txt" in magicdec.out
+        assert magicdec.err.endswith("interrupted: what was finished is above\n")
+
+
+def test_an_error_in_the_second_pass_keeps_the_first(
+    magicdec: Magicdec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(session: object, config: DecodeConfig, step: int) -> None:
+        if config.gamma and step == 2:
+            raise RuntimeError("the second pass\nhas fallen over")
+
+    monkeypatch.setattr(fake.FakeSession, "_maybe_interrupt", crash)
+    record = magicdec.json("--batch", "2", "--compare", code=1)
+    assert record["error"] == "RuntimeError: the second pass has fallen over"
+    assert record["interrupted"] is False and record["speedup"]["decode"] is None
+    assert [row["finish_reason"] for row in record["baseline"]["rows"]] == ["length"] * 2
+    assert magicdec("--batch", "2", "--compare") == 1
+    assert "row 1  doc.txt" in magicdec.out
+    assert "RuntimeError: the second pass has fallen over" in magicdec.err.splitlines()[-1]
 
 
 @pytest.mark.parametrize(

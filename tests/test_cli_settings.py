@@ -100,6 +100,7 @@ def test_a_bad_file_is_named_with_its_key(text: str, said: str) -> None:
     [
         ({"gamma": "x"}, {}, "--gamma must be an integer in 0..32, got 'x'"),
         ({"gamma": "-1"}, {}, "--gamma must be an integer in 0..32, got -1"),
+        ({"seed": "-1"}, {}, "--seed must be an integer in 0..9223372036854775807, got -1"),
         ({"temperature": "nan"}, {}, "--temperature must be a number in 0..100, got nan"),
         ({"take": "middle"}, {}, "--take must be one of head, tail, got 'middle'"),
         ({"selector_option": ["sinks"]}, {}, "--selector-option must be KEY=VALUE, got 'sinks'"),

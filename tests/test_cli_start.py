@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from magicdec.cli import interrupts, session_api
+from magicdec.cli.knobs import Settings
 
 HEAVY = ("torch", "transformers", "textual", "numpy")
 PROBE = """
@@ -83,3 +88,65 @@ def test_a_closed_pipe_is_no_error_message() -> None:
     shell = f"{sys.executable} -m magicdec.cli terms --format csv | head -n 1"
     result = subprocess.run(["bash", "-c", shell], capture_output=True, text=True)
     assert result.stdout == "term,definition\n" and result.stderr == ""
+
+
+def test_ctrl_c_while_starting_is_one_line_whatever_is_half_imported() -> None:
+    code = (
+        "import os, signal, sys; from magicdec.cli import interrupts; interrupts.exit_at_once()\n"
+        "assert 'typer' not in sys.modules, 'nothing slow comes before the handler'\n"
+        "interrupts.before_exit(lambda: print('display closed', flush=True))\n"
+        "try:\n    os.kill(os.getpid(), signal.SIGINT)\n"
+        "except BaseException:\n    pass\n"
+        "print('went on')"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (130, "interrupted\n")
+    assert result.stdout == "display closed\n"
+
+
+def test_once_the_engine_is_imported_ctrl_c_is_pythons_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    document = tmp_path / "doc.txt"
+    document.write_text("text")
+    during: list[object] = []
+
+    def opened(*arguments: object, **settings: object) -> None:
+        during.append(signal.getsignal(signal.SIGINT))
+
+    monkeypatch.setattr("magicdec.engine.session.open_session", opened)
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        interrupts.exit_at_once()
+        assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+        session_api.open_session([str(document)], Settings(), lambda what, share: None)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert during == [signal.default_int_handler]
+
+
+def test_an_ignored_ctrl_c_stays_ignored() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        interrupts.exit_at_once()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        ("run - <&-", 2, "standard input is closed; give a file"),
+        ("terms >&-", 1, "standard output is closed"),
+        ("terms >/dev/full", 1, "cannot write: No space left on device"),
+        ("run ''", 2, "a document name is empty"),
+    ],
+)
+def test_unusable_streams_and_names_are_one_line(line: str, code: int, said: str) -> None:
+    shell = f"{sys.executable} -m magicdec.cli {line}"
+    result = subprocess.run(["bash", "-c", shell], capture_output=True, text=True)
+    assert result.returncode == code
+    assert said in result.stderr and "-v shows" not in result.stderr
+    assert len(result.stderr.splitlines()) == 1

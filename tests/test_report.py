@@ -60,7 +60,8 @@ def test_complete_run() -> None:
     assert report.acceptance_rate == pytest.approx(0.6)
     assert report.mean_acceptance_length == pytest.approx(2.5)
     assert report.histogram == (1, 1, 1, 1)
-    assert report.acceptance_rate_per_position == pytest.approx((0.75, 0.5, 0.25))
+    assert report.acceptance_rate_per_position == pytest.approx((3 / 4, 2 / 4, 1 / 2))
+    assert report.drafted_per_position == (4, 4, 2), "the second step drafted two"
     assert report.phases == TOTAL
     assert report.decode_tokens == 10
     assert report.decode_seconds == pytest.approx(3.5)
@@ -86,6 +87,7 @@ def test_a_run_cut_anywhere_has_a_consistent_report(cut: int) -> None:
     assert sum(report.histogram) == report.num_spec_steps
     weighted = sum(accepted * steps for accepted, steps in enumerate(report.histogram))
     assert weighted == report.num_accepted_draft_tokens
+    assert sum(report.drafted_per_position) == report.num_draft_tokens
     emitted = sum(len(row.token_ids) for row in report.rows)
     assert report.decode_tokens == emitted - len(report.rows)
     for row in report.rows:
@@ -119,6 +121,14 @@ def test_later_admissions_add_up_and_make_running_rows_wait() -> None:
     assert report.phases.prefill == pytest.approx(5.0)
     # row 0: two steps of 1 s and 3 s of waiting for 2 tokens; row 1: one step for one token
     assert report.tpot_s == pytest.approx((5 / 2 + 1) / 2)
+
+
+def test_a_run_that_accepts_everything_shows_1_at_every_position() -> None:
+    recorder = record([RowStarted(0, "a", 10, 1, "")])
+    for step, gamma in enumerate((4, 4, 2)):
+        tokens = tuple(range(gamma + 1))
+        recorder.add(StepFinished(step, gamma, (RowStep(0, tokens, "", gamma, gamma),), STEP))
+    assert recorder.tally().acceptance_rate_per_position == (1.0,) * 4
 
 
 def test_plain_decoding_has_no_acceptance() -> None:

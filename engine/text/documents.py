@@ -56,8 +56,12 @@ def read_document(source: str, *, stdin: BinaryIO | None = None) -> Document:
     """
     if source.startswith(_BUILTIN):
         return _read_builtin(source)
+    require(bool(source), f"a document name is empty; {_choices()}")
     if source == STDIN:
-        return _decode("stdin", (stdin or sys.stdin.buffer).read())
+        if stdin is None:
+            require(sys.stdin is not None, "standard input is closed; give a file")
+            stdin = sys.stdin.buffer
+        return _decode("stdin", stdin.read())
     try:
         data = Path(source).read_bytes()
     except FileNotFoundError:
