@@ -33,9 +33,10 @@ TOLERANCE = dict(rtol=1e-5, atol=1e-5)
 @pytest.fixture(scope="module")
 def kernel() -> CpuAttention:
     try:
-        return CpuAttention(lambda _what: None)
+        native.find_compiler()
     except BuildError as error:
-        pytest.skip(f"the kernel cannot be built here: {error}")
+        pytest.skip(str(error))
+    return CpuAttention(lambda _what: None)  # with a compiler, a kernel that does not build fails
 
 
 def attend(backend, q, k, v, rows, lengths, window=None):
