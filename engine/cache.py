@@ -16,6 +16,7 @@ from torch import Tensor
 
 from magicdec.engine.model.decoder import Decoder
 from magicdec.kernels.attention import AttentionBackend, AttentionPlan, AttentionShape
+from magicdec.kernels.pointwise import Entries
 from magicdec.kernels.transfer import to_device
 
 Observer = Callable[[int, Tensor], None]  # (layer, q [n, T, H, D])
@@ -80,8 +81,7 @@ class KVStore:
             rope=self.model.rope.tables(
                 index[2, :, None] + steps, prompts, [p + new - 1 for p in positions]
             ),
-            row_index=index[0, :, None].expand(-1, new),
-            entry_index=index[1, :, None] + steps,
+            place=Entries(index[0], index[1], new),
             observer=observer,
         )
 
@@ -93,16 +93,14 @@ class StoreAccess:
     store: KVStore
     plans: list[AttentionPlan]  # per layer
     rope: Tensor  # [2, n, T, D]
-    row_index: Tensor  # [n, T]
-    entry_index: Tensor  # [n, T]
+    place: Entries
     observer: Observer | None = None
 
-    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def attend(self, layer: int, qk: Tensor, v: Tensor) -> Tensor:
+        k_cache, v_cache = self.store.k[layer], self.store.v[layer]  # [rows, Hkv, capacity, D]
+        q = self.store.model.pointwise.store(qk, v, self.rope, k_cache, v_cache, self.place)
         if self.observer is not None:
             self.observer(layer, q)
-        k_cache, v_cache = self.store.k[layer], self.store.v[layer]  # [rows, Hkv, capacity, D]
-        k_cache[self.row_index, :, self.entry_index] = k.to(k_cache.dtype)
-        v_cache[self.row_index, :, self.entry_index] = v.to(v_cache.dtype)
         return self.plans[layer].attend(q, k_cache, v_cache)
 
 

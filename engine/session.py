@@ -84,6 +84,7 @@ class Session:
                     self._checkpoint.weights,
                     device=self.device,
                     dtype=self.dtype,
+                    pointwise=self.backend.pointwise,
                 )
         return self._model
 

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from magicdec.kernels.pointwise import Pointwise
+
 
 @dataclass(frozen=True, slots=True)
 class AttentionShape:
@@ -47,6 +49,7 @@ class AttentionBackend(ABC):
     """Makes plans and owns the memory order of the caches."""
 
     name: str
+    pointwise: Pointwise = Pointwise()  # the operations around attention that go well with it
 
     def allocate(
         self, layers: int, rows: int, kv_heads: int, capacity: int, head_dim: int,

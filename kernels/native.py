@@ -1,4 +1,4 @@
-"""Builds the C++ kernel on first use, keeps it in the user's cache folder and loads it.
+"""Builds the C++ kernels on first use, keeps them in the user's cache folder and loads them.
 
 The system's compiler makes a plain shared library that is called through ctypes with pointers and
 strides. That takes a few seconds once. An extension against torch's headers would take a minute,
@@ -50,15 +50,27 @@ class Problem(ctypes.Structure):
     ]
 
 
+class Storing(ctypes.Structure):
+    """`struct Storing` of cpu/pointwise.cpp."""
+
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in ("batch", "fresh", "heads", "kv_heads", "dim")),
+        *((name, ctypes.c_int64 * 2) for name in ("qk_strides", "v_strides")),
+        *((name, ctypes.c_int64 * 3) for name in ("k_strides", "v_cache_strides")),
+        ("half", ctypes.c_int64),
+        ("threads", ctypes.c_int64),
+    ]
+
+
 def load(progress: Callable[[str], None]) -> ctypes.CDLL:
-    """The kernel's library. `progress` gets a line when it has to be built first.
+    """The kernels' library, one in a process. `progress` gets a line when it has to be built first.
 
     Raises BuildError.
     """
     compiler = find_compiler()
     path = library_path(compiler)
     if not path.exists():
-        progress("building the CPU attention kernel (once, a few seconds)")
+        progress("building the CPU kernels (once, a few seconds)")
         build(compiler, path)
     try:
         return _open(path)
@@ -90,7 +102,7 @@ def library_path(compiler: Sequence[str]) -> Path:
     for source in sorted(SOURCES.iterdir()):
         key.update(source.read_bytes())
     key.update(repr((tuple(compiler), FLAGS, _cpu())).encode())
-    return cache_root() / "native" / f"attention-{key.hexdigest()[:20]}.so"
+    return cache_root() / "native" / f"kernels-{key.hexdigest()[:20]}.so"
 
 
 def build(compiler: Sequence[str], path: Path) -> None:
@@ -111,8 +123,9 @@ def build(compiler: Sequence[str], path: Path) -> None:
 
 
 def _compile(compiler: Sequence[str], target: Path) -> None:
+    sources = [str(source) for source in sorted(SOURCES.glob("*.cpp"))]
     for tuning in TUNING:
-        command = [*compiler, *FLAGS, *tuning, str(SOURCES / "attention.cpp"), "-o", str(target)]
+        command = [*compiler, *FLAGS, *tuning, *sources, "-o", str(target)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
         if done.returncode == 0:
             return
@@ -123,10 +136,18 @@ def _open(path: Path) -> ctypes.CDLL:
     import torch  # noqa: F401  its OpenMP runtime must be there before this library asks for it
 
     library = ctypes.CDLL(str(path))
-    library.magicdec_attention_workspace.argtypes = [ctypes.POINTER(Problem)]
-    library.magicdec_attention_workspace.restype = ctypes.c_int64
-    library.magicdec_attention.argtypes = [ctypes.POINTER(Problem), *[ctypes.c_void_p] * 4]
-    library.magicdec_attention.restype = None
+    pointer, integer = ctypes.c_void_p, ctypes.c_int64
+    problem, storing = ctypes.POINTER(Problem), ctypes.POINTER(Storing)
+    library.magicdec_attention_workspace.argtypes = [problem]
+    library.magicdec_attention_workspace.restype = integer
+    for name, arguments in {
+        "attention": [problem, *[pointer] * 4],
+        "rms_norm": [*[pointer] * 3, integer, integer, ctypes.c_float, integer],
+        "gate": [pointer, pointer, integer, integer, integer],
+        "store": [storing, *[pointer] * 8],
+    }.items():
+        function = getattr(library, f"magicdec_{name}")
+        function.argtypes, function.restype = arguments, None
     return library
 
 

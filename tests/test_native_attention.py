@@ -17,10 +17,10 @@ from magicdec.engine.errors import ConfigError, ModelError
 from magicdec.engine.session import pick_attention
 from magicdec.kernels import native
 from magicdec.kernels.attention import AttentionShape, get_backend
-from magicdec.kernels.cpu_attention import MAX_NEW, CpuAttention, CpuPlan
+from magicdec.kernels.cpu_attention import BLOCK_QUERIES, CpuAttention
 from magicdec.kernels.native import BuildError
 from magicdec.kernels.reference import ReferenceAttention
-from magicdec.kernels.sdpa import SdpaPlan
+from magicdec.kernels.sdpa import SdpaAttention
 
 CPU = torch.device("cpu")
 BLOCK = 256  # keys per work item of the kernel
@@ -57,7 +57,7 @@ def tensors(batch, new, heads, kv_heads, dim, *, rows, capacity, stored, seed=0)
 
 @st.composite
 def problems(draw):
-    new = draw(st.integers(1, MAX_NEW))
+    new = draw(st.integers(1, 2 * BLOCK_QUERIES + 3))
     lengths = st.sampled_from([e for e in EDGES if e >= new]) | st.integers(new, 600)
     batch = draw(st.lists(lengths, min_size=1, max_size=4))
     rows = draw(st.permutations(range(len(batch) + draw(st.integers(0, 2)))))
@@ -167,17 +167,24 @@ def test_bfloat16_queries_come_back_as_bfloat16(kernel):
     torch.testing.assert_close(got, attend(ReferenceAttention(), *case), rtol=8e-3, atol=8e-3)
 
 
-@pytest.mark.parametrize(("new", "dim"), [(MAX_NEW + 1, 64), (4, 12)], ids=["prefill", "dim 12"])
-def test_other_shapes_are_left_to_sdpa(kernel, new, dim):
-    q, k, v = tensors(1, new, 4, 2, dim, rows=1, capacity=50, stored=torch.float32)
-    case = (q, k, v, [0], [50])
+def test_a_prefill_is_cut_into_blocks_of_queries(kernel):
+    """Each query gets the bits it gets alone, in whole blocks and in the rest."""
+    new = 2 * BLOCK_QUERIES + 5
+    q, k, v = tensors(2, new, 6, 2, 64, rows=2, capacity=400, stored=torch.float32)
+    together = attend(kernel, q, k, v, (1, 0), (400, 290))
     torch.testing.assert_close(
-        attend(kernel, *case), attend(ReferenceAttention(), *case), **TOLERANCE
+        together, attend(ReferenceAttention(), q, k, v, (1, 0), (400, 290)), **TOLERANCE
     )
-    plan = kernel.plan(
-        AttentionShape((0,), (50,), new), query_heads=4, kv_heads=2, dtype=q.dtype, device=CPU
-    )
-    assert isinstance(plan, SdpaPlan if new > MAX_NEW else CpuPlan)
+    for t in (0, BLOCK_QUERIES - 1, BLOCK_QUERIES, new - 1):
+        alone = attend(kernel, q[1:, t : t + 1], k, v, [0], [290 - new + t + 1])
+        assert torch.equal(alone[0, 0], together[1, t])
+
+
+@pytest.mark.parametrize("new", [4, BLOCK_QUERIES + 1])
+def test_heads_that_the_kernel_does_not_take_are_left_to_sdpa(kernel, new):
+    q, k, v = tensors(1, new, 4, 2, 12, rows=1, capacity=50, stored=torch.float32)
+    case = (q, k, v, [0], [50])
+    assert torch.equal(attend(kernel, *case), attend(SdpaAttention(), *case))
 
 
 @pytest.fixture

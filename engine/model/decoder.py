@@ -1,7 +1,8 @@
 """One decoder for llama, mistral, qwen2 and qwen3: pre-norm attention and gated MLP blocks.
 
 Q, K and V are one product, gate and up another, so that a step streams each weight once with few
-launches. The decoder knows nothing of caches: it hands each layer's q, k, v to a `KVAccess`.
+launches. The decoder knows nothing of caches or positions: it hands each layer's q, k, v to a
+`KVAccess`.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
-from torch.nn.functional import silu
 
 from magicdec.engine.errors import ModelError
 from magicdec.engine.model.parallel import in_parallel
-from magicdec.engine.model.rope import Rope, rotate
+from magicdec.engine.model.rope import Rope
 from magicdec.engine.model.spec import ModelSpec
 from magicdec.kernels.linear import Int8Linear, Linear, fbgemm, make_linear
+from magicdec.kernels.pointwise import Pointwise
 
 MakeLinear = Callable[[Tensor, Tensor | None], Linear]
 
@@ -27,10 +28,9 @@ MakeLinear = Callable[[Tensor, Tensor | None], Linear]
 class KVAccess(Protocol):
     """What one forward may do with a cache."""
 
-    rope: Tensor  # [2, n, T, D], see Rope.tables
-
-    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Stores k, v [n, T, Hkv, D] and attends with q [n, T, H, D] -> [n, T, H, D]."""
+    def attend(self, layer: int, qk: Tensor, v: Tensor) -> Tensor:
+        """Rotates q and k of qk [n, T, H + Hkv, D], stores k and v [n, T, Hkv, D] and attends:
+        [n, T, H, D]."""
 
 
 class Decoder:
@@ -46,13 +46,15 @@ class Decoder:
         *,
         device: torch.device,
         dtype: torch.dtype,
+        pointwise: Pointwise | None = None,
     ) -> None:
         self.spec = spec
         self.device = device
         self.dtype = dtype
+        self.pointwise = pointwise or Pointwise()
         self.rope = Rope(spec, device, dtype)
         self._weights = weights  # memory-mapped files: keeping them costs nothing
-        load = _Loader(weights, device, dtype, make_linear)
+        load = _Loader(weights, device, dtype, make_linear, self.pointwise)
         self._embedding = load.tensor(
             "model.embed_tokens.weight", spec.vocab_size, spec.hidden_size
         )
@@ -70,7 +72,7 @@ class Decoder:
 
         Raises ValueError when int8 linears do not work on this device and in this dtype.
         """
-        load = _Loader(self._weights, self.device, self.dtype, Int8Linear)
+        load = _Loader(self._weights, self.device, self.dtype, Int8Linear, self.pointwise)
         twin = copy(self)
         with fbgemm():
             twin._layers = in_parallel(
@@ -111,9 +113,11 @@ class _Loader:
         device: torch.device,
         dtype: torch.dtype,
         make_linear: MakeLinear,
+        pointwise: Pointwise,
     ) -> None:
         self._weights, self._device, self._dtype = weights, device, dtype
         self._make_linear = make_linear
+        self.pointwise = pointwise
 
     def has(self, name: str) -> bool:
         return name in self._weights
@@ -142,29 +146,22 @@ class _Loader:
 
 
 class _Norm:
-    """RMSNorm over the last dimension, computed in float32."""
+    """RMSNorm over the last dimension."""
 
     def __init__(self, spec: ModelSpec, load: _Loader, name: str, width: int | None = None) -> None:
-        self._width = (width or spec.hidden_size,)
-        self._weight = load.tensor(f"{name}.weight", *self._width)
+        self._pointwise = load.pointwise
+        self._weight = load.tensor(f"{name}.weight", width or spec.hidden_size)
         self._eps = spec.rms_norm_eps
-        weight = self._weight
-        # torch's own is eight small operations on a CPU, 4 % of a draft step more than these four.
-        self._by_length = weight.device.type == "cpu" and weight.dtype is torch.float32
-        self._eps_tensor = torch.tensor(self._eps, dtype=weight.dtype)
 
     def __call__(self, x: Tensor) -> Tensor:
-        if not self._by_length:
-            return torch.nn.functional.rms_norm(x, self._width, self._weight, self._eps)
-        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        mean = torch.addcmul(self._eps_tensor, length, length, value=1 / self._width[0])
-        return x * mean.rsqrt_() * self._weight
+        return self._pointwise.norm(x, self._weight, self._eps)
 
 
 class _Layer:
     def __init__(self, spec: ModelSpec, load: _Loader, index: int) -> None:
         name, dim = f"model.layers.{index}", spec.head_dim
         self._spec, self._name = spec, name
+        self._pointwise = load.pointwise
         self._heads, self._kv_heads, self._dim = spec.heads, spec.kv_heads, dim
         self._load_linears(load)
         self._attn_norm = _Norm(spec, load, f"{name}.input_layernorm")
@@ -207,8 +204,6 @@ class _Layer:
         if self._q_norm is not None and self._k_norm is not None:
             q, k = qk.split((heads, kv_heads), dim=2)
             qk = torch.cat((self._q_norm(q), self._k_norm(k)), dim=2)
-        q, k = rotate(qk, kv.rope).split((heads, kv_heads), dim=2)
-        attended = kv.attend(index, q, k, v).reshape(n, new, heads * self._dim)
+        attended = kv.attend(index, qk, v).reshape(n, new, heads * self._dim)
         x = x + self._out(attended)
-        gate, up = self._gate_up(self._mlp_norm(x)).chunk(2, dim=-1)
-        return x + self._down(silu(gate) * up)
+        return x + self._down(self._pointwise.gate(self._gate_up(self._mlp_norm(x))))

@@ -84,10 +84,3 @@ class Rope:
         )
         inv_freq, scale = ROPE_INIT_FUNCTIONS[kind](config, torch.device("cpu"), seq_len=length)
         return inv_freq, float(scale)
-
-
-def rotate(x: Tensor, tables: Tensor) -> Tensor:
-    """Applies the rotation to x [n, T, heads, D] with tables [2, n, T, D]."""
-    cos, sin = tables[0][:, :, None], tables[1][:, :, None]
-    first, second = x.chunk(2, dim=-1)
-    return x * cos + torch.cat((-second, first), dim=-1) * sin

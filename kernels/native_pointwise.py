@@ -1,0 +1,75 @@
+"""The small operations in C++ (cpu/pointwise.cpp): float32 on CPU, torch's for anything else."""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+from torch import Tensor
+
+from magicdec.kernels.native import Storing
+from magicdec.kernels.pointwise import Entries, Pointwise
+
+
+class NativePointwise(Pointwise):
+    """A token's results are the same bits whatever else is in the batch."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+
+    def norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        width = weight.shape[-1]
+        if not _dense(x):
+            return super().norm(x, weight, eps)
+        out = torch.empty_like(x)
+        self._library.magicdec_rms_norm(
+            x.data_ptr(), weight.data_ptr(), out.data_ptr(), x.numel() // width, width, eps,
+            torch.get_num_threads(),
+        )  # fmt: skip
+        return out
+
+    def gate(self, gate_up: Tensor) -> Tensor:
+        if not _dense(gate_up):
+            return super().gate(gate_up)
+        width = gate_up.shape[-1] // 2
+        out = gate_up.new_empty(*gate_up.shape[:-1], width)
+        self._library.magicdec_gate(
+            gate_up.data_ptr(), out.data_ptr(), gate_up.numel() // (2 * width), width,
+            torch.get_num_threads(),
+        )  # fmt: skip
+        return out
+
+    def store(
+        self, qk: Tensor, v: Tensor, tables: Tensor, k_cache: Tensor, v_cache: Tensor, at: Entries
+    ) -> Tensor:
+        if not _storable(qk, v, tables, k_cache, v_cache):
+            return super().store(qk, v, tables, k_cache, v_cache, at)
+        batch, new, both, dim = qk.shape
+        kv_heads = v.shape[2]
+        two, three = ctypes.c_int64 * 2, ctypes.c_int64 * 3
+        problem = Storing(
+            batch, new, both - kv_heads, kv_heads, dim,
+            two(*qk.stride()[:2]), two(*v.stride()[:2]),
+            three(*k_cache.stride()[:3]), three(*v_cache.stride()[:3]),
+            k_cache.dtype is torch.bfloat16, torch.get_num_threads(),
+        )  # fmt: skip
+        q = qk.new_empty(batch, new, both - kv_heads, dim)
+        self._library.magicdec_store(
+            problem, qk.data_ptr(), v.data_ptr(), tables.data_ptr(), q.data_ptr(),
+            k_cache.data_ptr(), v_cache.data_ptr(), at.rows.data_ptr(), at.first.data_ptr(),
+        )  # fmt: skip
+        return q
+
+
+def _dense(x: Tensor) -> bool:
+    return x.dtype is torch.float32 and x.is_contiguous()
+
+
+def _storable(qk: Tensor, v: Tensor, tables: Tensor, k_cache: Tensor, v_cache: Tensor) -> bool:
+    return (
+        _dense(tables)
+        and all(x.dtype is torch.float32 and x.stride()[2:] == (x.shape[3], 1) for x in (qk, v))
+        and k_cache.dtype in (torch.float32, torch.bfloat16)
+        and k_cache.dtype is v_cache.dtype
+        and k_cache.stride(-1) == v_cache.stride(-1) == 1
+    )
