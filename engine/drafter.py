@@ -18,6 +18,9 @@ from magicdec.kernels.linear import int8_unsupported
 
 
 class Drafter(ABC):
+    def prepare(self) -> None:  # noqa: B027 (most have nothing to do)
+        """Called once rows are prefilled and before the first draft; counted as prefill."""
+
     @abstractmethod
     def admit(self, slot: int) -> None:
         """A row was prefilled into `slot`."""
@@ -38,8 +41,13 @@ class Drafter(ABC):
 class SelfDrafter(Drafter):
     """The target model itself, over a sparse view of its own cache (MagicDec, section 4)."""
 
-    def __init__(self, model: Decoder, view: DraftView) -> None:
-        self._model, self._view = model, view
+    def __init__(self, model: Decoder, view: DraftView, weights: DraftWeights) -> None:
+        self._target = self._model = model
+        self._view, self._weights = view, weights
+
+    def prepare(self) -> None:
+        if self._weights == "int8":
+            self._model = self._model.quantized
 
     def admit(self, slot: int) -> None:
         self._view.admit(slot)

@@ -113,7 +113,7 @@ class _Run:
             gamma=config.gamma,
         )
         weights = draft_weights(config, self.model.device, self.model.dtype)
-        return SelfDrafter(self.model.quantized if weights == "int8" else self.model, view)
+        return SelfDrafter(self.model, view, weights)
 
     def events(self) -> Iterator[Event]:
         total = PhaseTimes()
@@ -164,6 +164,8 @@ class _Run:
         with self.clock.phase("prefill"):
             placed = self._place(batch, free)
             yield from self._prefill(sorted(placed, key=lambda p: -len(p[0].tokens)))
+            if self.drafter is not None:
+                self.drafter.prepare()
             for request, slot in placed:
                 yield self._start(request, slot)
         self.active.sort(key=lambda row: row.slot)  # neighbours can share an attention call

@@ -10,7 +10,6 @@ import torch
 from magicdec.engine.cache import KVCache
 from magicdec.engine.clock import Clock
 from magicdec.engine.config import DecodeConfig
-from magicdec.engine.drafter import draft_weights
 from magicdec.engine.engine import Engine
 from magicdec.engine.environment import environment
 from magicdec.engine.errors import ConfigError, ModelError, OutOfMemoryError
@@ -173,9 +172,6 @@ class Session:
                     store=self._prefill_store(), clock=self._clock,
                 )  # fmt: skip
                 self._engine = engine
-            if draft_weights(config, self.device, self.dtype) == "int8":
-                # Made once, and before the run's clock starts: it belongs to loading.
-                _ = self.model.quantized
             yield from engine.run(requests, config)
 
     def _prefill_store(self) -> PrefillStore | None:

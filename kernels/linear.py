@@ -80,7 +80,8 @@ class Int8Linear(Linear):
         reason = int8_unsupported(weight.device, weight.dtype)
         if reason:
             raise ValueError(reason)
-        scale = weight.abs().amax(dim=1).clamp_min(torch.finfo(weight.dtype).tiny) / INT8_MAX
+        largest = torch.maximum(weight.amax(dim=1), -weight.amin(dim=1))  # abs() would be a copy
+        scale = largest.clamp_min(torch.finfo(weight.dtype).tiny) / INT8_MAX
         self._nbytes = weight.numel() + scale.nbytes
         assert torch.backends.quantized.engine == "fbgemm", "make it inside `with fbgemm():`"
         quantized = torch.quantize_per_channel(

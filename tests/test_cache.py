@@ -48,7 +48,7 @@ class Stepper:
 
     def step(self) -> list[int]:
         outcomes = speculative_step(
-            self.model, self.cache, SelfDrafter(self.model, self.view), Greedy(), self.rows,
+            self.model, self.cache, SelfDrafter(self.model, self.view, "same"), Greedy(), self.rows,
             [4] * len(self.rows), Clock(),
         )  # fmt: skip
         for row, outcome in zip(self.rows, outcomes, strict=True):

@@ -55,12 +55,16 @@ class Decoder:
         self.rope = Rope(spec, device, dtype)
         self._weights = weights  # memory-mapped files: keeping them costs nothing
         load = _Loader(weights, device, dtype, make_linear, self.pointwise)
+        layers = range(spec.layers)
         self._embedding = load.tensor(
             "model.embed_tokens.weight", spec.vocab_size, spec.hidden_size
         )
-        self._layers = in_parallel(partial(_Layer, spec, load), spec.layers)
+        self._head: Linear
+        self._layers: list[_Layer]
+        self._head, *self._layers = in_parallel(
+            [partial(self._load_head, load), *(partial(_Layer, spec, load, i) for i in layers)]
+        )
         self._norm = _Norm(spec, load, "model.norm")
-        self._head = self._load_head(load)
 
     def _load_head(self, load: _Loader) -> Linear:
         name = "model.embed_tokens" if self.spec.tied else "lm_head"
@@ -75,10 +79,12 @@ class Decoder:
         load = _Loader(self._weights, self.device, self.dtype, Int8Linear, self.pointwise)
         twin = copy(self)
         with fbgemm():
-            twin._layers = in_parallel(
-                lambda i: self._layers[i].with_linears(load), self.spec.layers
+            twin._head, *twin._layers = in_parallel(
+                [
+                    partial(self._load_head, load),
+                    *(partial(layer.with_linears, load) for layer in self._layers),
+                ]
             )
-            twin._head = self._load_head(load)
         return twin
 
     @torch.inference_mode()

@@ -46,6 +46,10 @@ class Rows:
         ends = [context + stagger * (batch - 1 - i) for i in range(batch)]
         return [Request(f"[:{end}]", self.ids[:end], i) for i, end in enumerate(ends)]
 
+    def forget(self) -> None:
+        """Makes the next run prefill anew."""
+        self.engine.cache.prompts[:] = [None] * self.engine.cache.rows
+
     def events(self, requests: list[Request], config: DecodeConfig) -> Iterator[Event]:
         return self.engine.run(requests, replace(config, ignore_eos=True))
 
