@@ -1,0 +1,99 @@
+"""What a grid of predictions amounts to, in sentences. Symbols are replaced where it is printed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from magicdec.profiles.costs.grid import ALL_BOUNDS, Axes, Grid
+from magicdec.profiles.predictions import budget_text
+
+MOST_BATCHES = 6  # named one by one
+
+
+def conclusion(grid: Grid) -> list[str]:
+    """Where speculation pays, from which context on, and what it fails on where it does not."""
+    said = []
+    for index, budget in enumerate(grid.axes.budget):
+        sentences = " ".join(_sentences(grid, index))
+        several = len(grid.axes.budget) > 1
+        said.append(f"Budget {budget_text(budget)}: {sentences}" if several else sentences)
+    return said
+
+
+def _sentences(grid: Grid, budget: int) -> Iterator[str]:
+    speedup, fits = grid.at_best(grid.speedup)[:, :, budget], grid.at_best(grid.fits)[:, :, budget]
+    if not fits.any():
+        yield "Nothing of this fits in memory."
+        return
+    pays, cells = (speedup > 1) & fits, int(fits.sum())
+    where = "cell" if cells == 1 else "cells"
+    among = f"{cells:,} {where}" if fits.all() else f"{cells:,} {where} that fit in memory"
+    if pays.any():
+        top = _place(np.where(fits, speedup, -np.inf).argmax(), speedup.shape)
+        share = f"all {among}" if pays.sum() == cells > 1 else f"{int(pays.sum()):,} of {among}"
+        yield (
+            f"Speculation pays in {share}, most at {_cell(grid.axes, *top)}: "
+            f"{speedup[top]:.2f}× with γ {_chosen(grid, *top, budget)}."
+        )
+        yield from _starts(grid.axes, pays, fits)
+    else:
+        yield f"Speculation pays in none of {among}."
+    if not pays[fits].all():
+        worst = _place(np.where(fits, speedup, np.inf).argmin(), speedup.shape)
+        yield _reason(grid, *worst, budget)
+
+
+def _starts(axes: Axes, pays: NDArray[np.bool_], fits: NDArray[np.bool_]) -> Iterator[str]:
+    """The context from which on a batch gains, where there is one such point within the grid."""
+    if len(axes.batch) > MOST_BATCHES or len(axes.context) < 2:
+        return
+    starts: dict[int, list[int]] = defaultdict(list)
+    order = np.argsort(axes.context)
+    for row, batch in enumerate(axes.batch):
+        here = [(axes.context[c], bool(pays[row, c])) for c in order if fits[row, c]]
+        gains = [gain for _, gain in here]
+        if any(gains) and not all(gains) and gains == sorted(gains):
+            starts[here[gains.index(True)][0]].append(batch)
+    if starts:
+        named = [
+            f"context {context:,} at B {' and '.join(f'{batch:,}' for batch in batches)}"
+            for context, batches in sorted(starts.items())
+        ]
+        yield f"It pays from {', from '.join(named)}."
+
+
+def _reason(grid: Grid, row: int, column: int, budget: int) -> str:
+    """The worst cell's two ratios to a plain step, and the tokens that they ask for."""
+    place = (row, column, budget)
+    at = (*place, int(grid.best[place]))
+    draft, verify = (values[at] / grid.plain[at] for values in (grid.draft, grid.verify))
+    return (
+        f"It does not at {_cell(grid.axes, row, column)} ({grid.speedup[at]:.2f}×), where a draft "
+        f"step takes {draft:.2f} of a plain step (bound by {ALL_BOUNDS[grid.draft_bound[at]]}) and "
+        f"a verify pass {verify:.2f} (bound by {ALL_BOUNDS[grid.verify_bound[at]]}): γ "
+        f"{_gamma(grid, row, column, budget)} needs {grid.break_even_length[at]:.2f} tokens per "
+        f"step and gets {grid.omega[at]:.2f}."
+    )
+
+
+def _cell(axes: Axes, row: int, column: int) -> str:
+    return f"B {axes.batch[row]:,}, context {axes.context[column]:,}"
+
+
+def _gamma(grid: Grid, row: int, column: int, budget: int) -> int:
+    return grid.axes.gamma[int(grid.best[row, column, budget])]
+
+
+def _chosen(grid: Grid, row: int, column: int, budget: int) -> str:
+    """A best γ at the end of the sweep may not be the best of all."""
+    gamma, swept = _gamma(grid, row, column, budget), grid.axes.gamma
+    return f"{gamma} (the longest swept)" if len(swept) > 1 and gamma == max(swept) else f"{gamma}"
+
+
+def _place(flat: np.intp, shape: tuple[int, ...]) -> tuple[int, int]:
+    row, column = np.unravel_index(flat, shape)
+    return int(row), int(column)
