@@ -11,7 +11,7 @@ from rich.text import Text
 
 from magicdec.cli.console import Symbols
 
-MOST_ROWS = 48
+MOST_ROWS = 24
 UP, DOWN, LEFT, RIGHT = 1, 2, 4, 8
 # What a crossing of the break-even line looks like, by the arms it has.
 HEAVY = {
@@ -32,11 +32,21 @@ class Map:
 
     def thinned(self, rows: int, columns: int) -> Map:
         """At most so many rows and columns, evenly taken, the outer ones among them."""
-        b, c = _spread(len(self.batch), rows), _spread(len(self.context), columns)
+        b, c = spread(len(self.batch), rows), spread(len(self.context), columns)
         return Map(
             tuple(self.batch[i] for i in b), tuple(self.context[i] for i in c),
             self.speedup[np.ix_(b, c)], self.fits[np.ix_(b, c)],
         )  # fmt: skip
+
+    def left_out(self, drawn: Map) -> list[str]:
+        """A line that says so when `drawn` is only a part of this."""
+        if drawn.speedup.shape == self.speedup.shape:
+            return []
+        batches, contexts = drawn.speedup.shape
+        return [
+            f"{batches:,} of {len(self.batch):,} batches and {contexts:,} of "
+            f"{len(self.context):,} contexts are shown"
+        ]
 
     @property
     def pays(self) -> NDArray[np.bool_]:
@@ -55,20 +65,14 @@ def heat_lines(shown: Map, width: int, look: Symbols) -> list[Text]:
             lines.append(_rule(drawn, row - 1, label, cell, look))
         lines.append(_row(drawn, row, label, cell, wide, look))
     lines += _legend(look)
-    if drawn.speedup.shape != shown.speedup.shape:
-        lines.append(
-            Text(
-                f"{drawn.speedup.shape[0]} of {len(shown.batch)} batches and "
-                f"{drawn.speedup.shape[1]} of {len(shown.context)} contexts are shown", "dim",
-            )
-        )  # fmt: skip
+    lines += [Text(line, "dim") for line in shown.left_out(drawn)]
     return lines
 
 
 def color(speedup: float) -> tuple[int, int, int]:
     """From orange (slower) by near white (1) to blue (faster): safe for the colour-blind."""
-    share = float(np.clip(np.log2(max(speedup, 1e-6)), -1, 1.3))
-    end, most = ((33, 113, 181), 1.3) if share >= 0 else ((217, 95, 14), 1.0)
+    share = float(np.clip(np.log2(max(speedup, 1e-6)), -1, 2))
+    end, most = ((8, 81, 156), 2.0) if share >= 0 else ((217, 95, 14), 1.0)
     share = abs(share) / most
     red, green, blue = (round(245 + (channel - 245) * share) for channel in end)
     return red, green, blue
@@ -97,7 +101,7 @@ def _heading(drawn: Map, label: int, cell: int, wide: bool) -> Text:
 
 
 def _row(drawn: Map, row: int, label: int, cell: int, wide: bool, look: Symbols) -> Text:
-    line = Text(f"{drawn.batch[row]:>{label - 1},} ", "bold")
+    line = Text.assemble((f"{drawn.batch[row]:>{label - 1},} ", "bold"))
     for column in range(len(drawn.context)):
         edge = column > 0 and drawn.pays[row, column - 1] != drawn.pays[row, column]
         line.append(_heavy(UP | DOWN if edge else 0, look), "bold")
@@ -150,12 +154,14 @@ def _legend(look: Symbols) -> list[Text]:
 
 
 def _value(speedup: float, wide: bool) -> str:
-    if speedup >= 100:
-        return f"{speedup:.0f}"
-    return f"{speedup:.2f}" if wide and speedup < 10 else f"{speedup:.1f}"
+    """At most four characters, narrow three; Ω and so the speedup stay far below 1,000."""
+    if speedup < 9.95:
+        return f"{speedup:.2f}" if wide else f"{speedup:.1f}"
+    return f"{speedup:.1f}" if wide and speedup < 99.95 else f"{speedup:.0f}"
 
 
-def _spread(length: int, most: int) -> Sequence[int]:
+def spread(length: int, most: int) -> Sequence[int]:
+    """At most so many of the first `length` indices, evenly taken, both ends among them."""
     if length <= most:
         return range(length)
     return [int(place) for place in np.linspace(0, length - 1, most).round()]

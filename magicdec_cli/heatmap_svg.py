@@ -9,15 +9,18 @@ from magicdec.cli.heatmap import Map, color, ink, short
 
 LEFT, TOP, BOTTOM, RIGHT = 76, 64, 96, 24
 MOST_WIDE, MOST_HIGH = 1400, 900  # pixels of the cells together
+MOST_ROWS, MOST_COLUMNS = 150, 250
 FONT = "font-family='system-ui, sans-serif'"
 
 
 def heat_svg(shown: Map, title: str, notes: list[str]) -> str:
     """Cells with numbers where there is room, and the break-even line between them."""
+    whole, shown = shown, shown.thinned(MOST_ROWS, MOST_COLUMNS)
+    notes = [*whole.left_out(shown), *notes]
     rows, columns = len(shown.batch), len(shown.context)
     wide = min(max(MOST_WIDE / columns, 2.0), 76.0)
     high = min(max(MOST_HIGH / rows, 2.0), 34.0)
-    width = max(LEFT + wide * columns + RIGHT, 560)
+    width = max(LEFT + wide * columns + RIGHT, 760)
     height = TOP + high * rows + BOTTOM + 18 * len(notes)
     parts = [
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width:.0f} {height:.0f}' "
@@ -45,9 +48,7 @@ def _cells(shown: Map, wide: float, high: float) -> Iterator[str]:
             background = color(value)
             yield (
                 f"<rect x='{x:.1f}' y='{y:.1f}' width='{wide + 0.3:.1f}' height='{high + 0.3:.1f}' "
-                f"fill='rgb{background}'><title>B {shown.batch[row]}, context "
-                f"{shown.context[column]}: {value:.3f}×{'' if fits else ', does not fit'}"
-                f"</title></rect>"
+                f"fill='rgb{background}'/>"
             )
             if wide >= 44 and high >= 16:
                 mark = f"{value:.2f}{'' if fits else '!'}"
@@ -89,7 +90,7 @@ def _break_even(shown: Map, wide: float, high: float) -> Iterator[str]:
 
 def _legend(y: float) -> Iterator[str]:
     x = float(LEFT)
-    for value in (0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0, 2.5):
+    for value in (0.5, 0.7, 0.85, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0):
         background = color(value)
         yield f"<rect x='{x:.1f}' y='{y - 14:.1f}' width='36' height='18' fill='rgb{background}'/>"
         middle = f"text-anchor='middle' font-size='11' fill='{ink(background)}'"
@@ -97,7 +98,7 @@ def _legend(y: float) -> Iterator[str]:
         x += 36
     yield f"<path d='M{x + 12:.1f} {y - 5:.1f}h24' stroke='black' stroke-width='4'/>"
     yield _text(x + 42, y, "break-even")
-    yield _text(x + 122, y, "! does not fit")
+    yield _text(x + 122, y, "! or a dot: does not fit in memory")
 
 
 def _text(x: float, y: float, text: str, style: str = "") -> str:

@@ -155,8 +155,8 @@ def predict(
     )
     asked = question(
         Options(
-            model or _default_model(), hardware, batch, context, budget, gamma, alpha, draft_model,
-            draft_weights, select_reads, weight_dtype, kv_dtype, reserve, target_speedup,
+            _default_model() if model is None else model, hardware, batch, context, budget, gamma,
+            alpha, draft_model, draft_weights, select_reads, weight_dtype, kv_dtype, reserve, target_speedup,
         )
     )  # fmt: skip
     grid = price(asked.setup, asked.axes)

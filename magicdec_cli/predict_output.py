@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from typing import Any, TextIO
 from magicdec.cli.console import TERMINAL, Symbols
 from magicdec.cli.predict_input import Question
 from magicdec.cli.tables import print_json, print_listing
-from magicdec.engine.errors import ConfigError
+from magicdec.engine.errors import ConfigError, require
 from magicdec.profiles.costs.grid import Grid
 
 
@@ -34,10 +35,14 @@ def deliver(asked: Question, grid: Grid, format: str, output: Path | None, heatm
 
 
 def draw(asked: Question, grid: Grid, path: Path) -> None:
-    """Draws the map of the first budget as SVG. Raises ConfigError as `deliver` does."""
+    """Draws the map of one budget as SVG. Raises ConfigError as `deliver` does."""
     from magicdec.cli.heatmap_svg import heat_svg
     from magicdec.cli.predict_page import headline, map_title, speedup_map
 
+    require(
+        len(grid.axes.budget) == 1,
+        f"--svg draws one budget, not {len(grid.axes.budget)}; give --budget one value",
+    )
     notes = [map_title(grid, 0), f"costs: {asked.setup.hardware.provenance}", *asked.notes]
     with _stream(path) as stream:
         stream.write(heat_svg(speedup_map(grid, 0), headline(asked, grid), notes))
@@ -93,8 +98,8 @@ def _flat(asked: Question, grid: Grid, stream: TextIO, format: str) -> None:
     first = next(rows)
     writer = csv.DictWriter(stream, list(first), lineterminator="\n")
     writer.writeheader()
-    writer.writerow(first)
-    writer.writerows(rows)
+    for row in itertools.chain([first], rows):
+        writer.writerow({k: str(v).lower() if isinstance(v, bool) else v for k, v in row.items()})
 
 
 @contextmanager

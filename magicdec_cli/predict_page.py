@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
+import numpy as np
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from magicdec.cli.console import Symbols, symbols
+from magicdec.cli.console import Symbols, plain_text, symbols
 from magicdec.cli.heatmap import Map, heat_lines
 from magicdec.cli.predict_input import Question
+from magicdec.cli.predict_memory import memory_table
 from magicdec.cli.predict_table import best_rows, columns, render
 from magicdec.cli.predict_words import conclusion
-from magicdec.cli.report_view import size_text
 from magicdec.engine.errors import require
 from magicdec.profiles.costs.grid import ALL_BOUNDS, Grid
-from magicdec.profiles.costs.modes import Mode, Room, modes, room
 from magicdec.profiles.costs.passes import BOUNDS
 from magicdec.profiles.predictions import budget_text
 
@@ -25,7 +24,6 @@ MODE_TITLES = {
     "plain": "plain", "standard": "standard", "sparse_self": "sparse self",
     "sparse_model": "sparse model",
 }  # fmt: skip
-GREEK = {"γ": "gamma", "α": "alpha", "Ω": "omega", "×": "x", "·": "-"}
 
 
 def print_page(console: Console, asked: Question, grid: Grid, heatmap: bool) -> None:
@@ -38,8 +36,8 @@ def print_page(console: Console, asked: Question, grid: Grid, heatmap: bool) -> 
     look = symbols(console)
     parts: list[RenderableType] = [_heading(asked, grid, look)]
     parts += _maps(grid, console.width, look) if heatmap else _table(asked, grid, console, look)
-    parts.append(capacity(asked, look))
-    parts.append(Group(*(Text(_ascii(line, look)) for line in conclusion(grid))))
+    parts.append(memory_table(asked, look))
+    parts.append(Group(*(Text(plain_text(line, look)) for line in conclusion(grid))))
     for index, part in enumerate(parts):
         if index:
             console.print()
@@ -47,18 +45,21 @@ def print_page(console: Console, asked: Question, grid: Grid, heatmap: bool) -> 
 
 
 def speedup_map(grid: Grid, budget: int) -> Map:
-    """The fastest γ of one budget, by its index."""
+    """The fastest γ of one budget, by its index, with rising axes."""
+    rows, columns = np.argsort(grid.axes.batch), np.argsort(grid.axes.context)
+    here = np.ix_(rows, columns)
     return Map(
-        grid.axes.batch, grid.axes.context,
-        grid.at_best(grid.speedup)[:, :, budget], grid.at_best(grid.fits)[:, :, budget],
+        tuple(sorted(grid.axes.batch)), tuple(sorted(grid.axes.context)),
+        grid.at_best(grid.speedup)[:, :, budget][here],
+        grid.at_best(grid.fits)[:, :, budget][here],
     )  # fmt: skip
 
 
 def map_title(grid: Grid, budget: int) -> str:
     """What a map shows, with the drafts it chose among."""
     gammas = grid.axes.gamma
-    drafts = f"γ {gammas[0]}" if len(gammas) == 1 else f"the best γ of {_listed(gammas)}"
-    return f"speedup with {drafts}, budget {budget_text(grid.axes.budget[budget])}"
+    drafts = f"γ {gammas[0]}" if len(gammas) == 1 else f"best γ of {_listed(gammas)}"
+    return f"speedup, {drafts}, budget {budget_text(grid.axes.budget[budget])}"
 
 
 def headline(asked: Question, grid: Grid) -> str:
@@ -75,9 +76,9 @@ def headline(asked: Question, grid: Grid) -> str:
 
 def _heading(asked: Question, grid: Grid, look: Symbols) -> RenderableType:
     setup = asked.setup
-    lines = [Text(_ascii(headline(asked, grid), look), "bold")]
+    lines = [Text(plain_text(headline(asked, grid), look), "bold")]
     lines.append(Text(f"costs: {setup.hardware.provenance}", "dim"))
-    lines += [Text(_ascii(f"note: {note}", look), "yellow") for note in asked.notes]
+    lines += [Text(plain_text(f"note: {note}", look), "yellow") for note in asked.notes]
     return Group(*lines)
 
 
@@ -94,7 +95,7 @@ def _table(
         said.append("! does not fit in memory")
     if left_out:
         said.append(f"no room for: {', '.join(left_out)}; --format csv has all")
-    yield Group(table, *(Text(_ascii(line, look), "dim") for line in said))
+    yield Group(table, *(Text(plain_text(line, look), "dim") for line in said))
 
 
 def _bounds(asked: Question) -> tuple[str, ...]:
@@ -105,65 +106,11 @@ def _bounds(asked: Question) -> tuple[str, ...]:
 def _maps(grid: Grid, width: int, look: Symbols) -> Iterator[RenderableType]:
     for budget in range(len(grid.axes.budget)):
         lines = heat_lines(speedup_map(grid, budget), width, look)
-        title = f"{map_title(grid, budget)}: batch (down) by context (across)"
-        yield Group(Text(_ascii(title, look), "bold"), *lines)
-
-
-def capacity(asked: Question, look: Symbols) -> RenderableType:
-    """KV bytes of a row, and the largest batch of each mode, by context."""
-    setup, axes = asked.setup, asked.axes
-    compared = modes(setup, axes.budget[0], asked.standard)
-    rooms = room(setup, axes, compared)
-    device = setup.hardware.device
-    weights = size_text(rooms[0].weights_bytes)
-    lines = [
-        Text(
-            _ascii(
-                f"largest batch that fits {setup.hardware.count} × "
-                f"{size_text(device.memory_bytes)} less {setup.reserve:.0%}; weights {weights}", look,
-            ), "bold",
-        )
-    ]  # fmt: skip
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for title in (
-        "context",
-        "full KV/row",
-        "draft KV/row",
-        *(MODE_TITLES[m.name] for m in compared),
-    ):
-        table.add_column(title, justify="right", no_wrap=True)
-    for start in range(0, min(len(rooms), 40 * len(compared)), len(compared)):
-        here = rooms[start : start + len(compared)]
-        draft = size_text(here[-1].draft_kv_row_bytes) if here[-1].mode.drafting else "-"
-        table.add_row(
-            f"{here[0].context:,}", size_text(here[0].full_kv_row_bytes), draft,
-            *(f"{found.largest_batch:,}" for found in here),
-        )  # fmt: skip
-    meanings = [Text(_ascii(_meaning(mode, rooms), look), "dim") for mode in compared[1:]]
-    return Group(*lines, table, *meanings)
-
-
-def _meaning(mode: Mode, rooms: Sequence[Room]) -> str:
-    drafting = mode.drafting
-    assert drafting is not None, "plain decoding needs no explanation"
-    extra = next(found.draft_weights_bytes for found in rooms if found.mode is mode)
-    weights = f" and weights of {size_text(extra)}" if extra else ""
-    if drafting.model is None:
-        return f"{MODE_TITLES[mode.name]}: the model drafts with budget {budget_text(drafting.budget)}{weights}"
-    kept = "its full KV cache" if drafting.budget is None else f"budget {drafting.budget:,}"
-    return f"{MODE_TITLES[mode.name]}: {drafting.model.name} drafts with {kept}{weights}"
+        title = f"{map_title(grid, budget)}; batch down, context across"
+        yield Group(Text(plain_text(title, look), "bold"), *lines)
 
 
 def _listed(gammas: tuple[int, ...]) -> str:
     if gammas == tuple(range(gammas[0], gammas[-1] + 1)):
         return f"{gammas[0]} to {gammas[-1]}"
     return ", ".join(map(str, gammas))
-
-
-def _ascii(line: str, look: Symbols) -> str:
-    """The line in the terminal's own characters."""
-    if look.gamma == "γ":
-        return line
-    for symbol, name in GREEK.items():
-        line = line.replace(symbol, name)
-    return line

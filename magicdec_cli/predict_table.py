@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from magicdec.cli.bars import rate
-from magicdec.cli.console import Symbols
+from magicdec.cli.console import Symbols, plain_text
 from magicdec.cli.number_lines import ratio_text
 from magicdec.cli.report_view import size_text
 from magicdec.profiles.costs.grid import ALL_BOUNDS, Grid
@@ -39,7 +39,8 @@ def _ms(name: str) -> Callable[[Row, Symbols], str]:
 def milliseconds(seconds: float) -> str:
     """Three digits or more, as milliseconds."""
     ms = seconds * 1e3
-    return f"{ms:,.0f}" if ms >= 1000 else f"{ms:.1f}" if ms >= 10 else f"{ms:.2f}"
+    decimals = 0 if ms >= 999.5 else 1 if ms >= 9.995 else 2 if ms >= 0.9995 else 3
+    return f"{ms:,.{decimals}f}"
 
 
 def columns(target_speedup: float, several_budgets: bool) -> list[Column]:
@@ -89,7 +90,7 @@ def render(
     """The table, and the titles of the columns there was no room for."""
     cells = {column.title: [column.write(row, look) for row in rows] for column in shown}
     widths = {
-        title: max([len(title), *(len(cell) for cell in written)])
+        title: max([len(plain_text(title, look)), *(len(cell) for cell in written)])
         for title, written in cells.items()
     }
     kept, left = set[str](), width + GAP
@@ -102,7 +103,7 @@ def render(
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
     here = [column for column in shown if column.title in kept]
     for column in here:
-        title = column.title.replace("γ", look.gamma) if column.title == "γ" else column.title
+        title = plain_text(column.title, look)
         table.add_column(title, justify="left" if column.left else "right", no_wrap=True)
     for index in range(len(rows)):
         table.add_row(*(cells[column.title][index] for column in here))

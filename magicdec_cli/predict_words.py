@@ -60,8 +60,8 @@ def _starts(axes: Axes, pays: NDArray[np.bool_], fits: NDArray[np.bool_]) -> Ite
             starts[here[gains.index(True)][0]].append(batch)
     if starts:
         named = [
-            f"context {context:,} at B {' and '.join(f'{batch:,}' for batch in batches)}"
-            for context, batches in sorted(starts.items())
+            f"context {context:,} at B {_listed(batches)}"
+            for context, batches in sorted(starts.items(), key=lambda start: min(start[1]))
         ]
         yield f"It pays from {', from '.join(named)}."
 
@@ -71,12 +71,12 @@ def _reason(grid: Grid, row: int, column: int, budget: int) -> str:
     place = (row, column, budget)
     at = (*place, int(grid.best[place]))
     draft, verify = (values[at] / grid.plain[at] for values in (grid.draft, grid.verify))
+    drafting, verifying = (ALL_BOUNDS[bound[at]] for bound in (grid.draft_bound, grid.verify_bound))
     return (
-        f"It does not at {_cell(grid.axes, row, column)} ({grid.speedup[at]:.2f}×), where a draft "
-        f"step takes {draft:.2f} of a plain step (bound by {ALL_BOUNDS[grid.draft_bound[at]]}) and "
-        f"a verify pass {verify:.2f} (bound by {ALL_BOUNDS[grid.verify_bound[at]]}): γ "
-        f"{_gamma(grid, row, column, budget)} needs {grid.break_even_length[at]:.2f} tokens per "
-        f"step and gets {grid.omega[at]:.2f}."
+        f"It pays least at {_cell(grid.axes, row, column)} ({grid.speedup[at]:.2f}×): there a "
+        f"draft step takes {draft:.2f} of a plain step (bound by {drafting}) and a verify pass "
+        f"{verify:.2f} (bound by {verifying}): γ {_gamma(grid, row, column, budget)} needs "
+        f"{grid.break_even_length[at]:.2f} tokens per step and gets {grid.omega[at]:.2f}."
     )
 
 
@@ -92,6 +92,11 @@ def _chosen(grid: Grid, row: int, column: int, budget: int) -> str:
     """A best γ at the end of the sweep may not be the best of all."""
     gamma, swept = _gamma(grid, row, column, budget), grid.axes.gamma
     return f"{gamma} (the longest swept)" if len(swept) > 1 and gamma == max(swept) else f"{gamma}"
+
+
+def _listed(batches: list[int]) -> str:
+    *first, last = (f"{batch:,}" for batch in sorted(batches))
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _place(flat: np.intp, shape: tuple[int, ...]) -> tuple[int, int]:

@@ -42,12 +42,12 @@ def cells(grid: Grid) -> Iterator[dict[str, Any]]:
         **{name: _picked(ALL_BOUNDS, getattr(grid, name)) for name in BOUND_FIELDS},
         "break_even_length": _floats(grid.break_even_length),
         "required_alpha": _floats(grid.required_alpha),
-        "weights_bytes": _floats(grid.weights_bytes),
-        "full_kv_bytes": _floats(grid.full_kv_bytes),
-        "draft_kv_bytes": _floats(grid.draft_kv_bytes),
-        "memory_bytes": _floats(grid.memory_bytes),
+        "weights_bytes": _wholes(grid.weights_bytes),
+        "full_kv_bytes": _wholes(grid.full_kv_bytes),
+        "draft_kv_bytes": _wholes(grid.draft_kv_bytes),
+        "memory_bytes": _wholes(grid.memory_bytes),
         "fits": grid.fits.ravel().tolist(),
-        "largest_batch": grid.largest_batch.astype(np.int64).ravel().tolist(),
+        "largest_batch": _wholes(grid.largest_batch),
     }
     for values in zip(*columns.values(), strict=True):
         yield dict(zip(columns, values, strict=True))
@@ -98,10 +98,10 @@ def room_record(room: Room) -> dict[str, Any]:
         "budget": budget_text(drafting.budget) if drafting else None,
         "context": room.context,
         "gamma": room.gamma if drafting else None,
-        "weights_bytes": room.weights_bytes,
-        "draft_weights_bytes": room.draft_weights_bytes if drafting else None,
-        "full_kv_row_bytes": room.full_kv_row_bytes,
-        "draft_kv_row_bytes": room.draft_kv_row_bytes if drafting else None,
+        "weights_bytes": round(room.weights_bytes),
+        "draft_weights_bytes": round(room.draft_weights_bytes) if drafting else None,
+        "full_kv_row_bytes": round(room.full_kv_row_bytes),
+        "draft_kv_row_bytes": round(room.draft_kv_row_bytes) if drafting else None,
         "largest_batch": room.largest_batch,
     }
 
@@ -113,6 +113,10 @@ def budget_text(budget: int | None) -> int | str:
 
 def _picked(values: Sequence[Any], indices: NDArray[np.int64]) -> list[Any]:
     return [values[index] for index in indices.ravel().tolist()]
+
+
+def _wholes(array: NDArray[np.float64]) -> list[int]:
+    return np.rint(array).astype(np.int64).ravel().tolist()
 
 
 def _floats(array: NDArray[np.float64]) -> list[float | None]:

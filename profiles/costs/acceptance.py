@@ -40,11 +40,11 @@ class Acceptance:
         drafts = np.asarray(gamma, np.int64)
         if self.constant:
             return tokens_per_step(self.rates[0], drafts)
-        most = int(drafts.max(initial=0))
+        most, places = int(drafts.max(initial=0)), len(self.rates)
         require(
-            most <= len(self.rates),
-            f"{self.source} gives acceptance at {len(self.rates)} positions, too few for a draft "
-            f"of {most} tokens; end --gamma at {len(self.rates)} or give one rate for all",
+            most <= places,
+            f"{self.source} gives acceptance at {places} position{'s' * (places > 1)}, too few "
+            f"for a draft of {most} tokens; end --gamma at {places} or give one rate for all",
         )
         reached = np.concatenate(([1.0], np.cumprod(self.rates)))
         return np.cumsum(reached)[drafts]
