@@ -155,8 +155,10 @@ def predict(
     )
     asked = question(
         Options(
-            _default_model() if model is None else model, hardware, batch, context, budget, gamma,
-            alpha, draft_model, draft_weights, select_reads, weight_dtype, kv_dtype, reserve, target_speedup,
+            model=_default_model() if model is None else model, hardware=hardware, batch=batch,
+            context=context, budget=budget, gamma=gamma, alpha=alpha, draft_model=draft_model,
+            draft_weights=draft_weights, select_reads=select_reads, weight_dtype=weight_dtype,
+            kv_dtype=kv_dtype, reserve=reserve, target_speedup=target_speedup,
         )
     )  # fmt: skip
     grid = price(asked.setup, asked.axes)
