@@ -66,6 +66,7 @@ def _markdown(asked: Question, grid: Grid, stream: TextIO) -> None:
 
 def _document(asked: Question, grid: Grid, stream: TextIO) -> None:
     from magicdec.profiles.costs.modes import modes, room
+    from magicdec.profiles.costs.outlook import outlooks
     from magicdec.profiles.predictions import prediction_record
 
     rooms = [
@@ -74,7 +75,14 @@ def _document(asked: Question, grid: Grid, stream: TextIO) -> None:
         for found in room(asked.setup, asked.axes, modes(asked.setup, budget, asked.standard))
     ]
     print_json(
-        prediction_record(asked.setup, grid, rooms, thresholds={}, notes=asked.notes), stream
+        prediction_record(
+            asked.setup,
+            grid,
+            rooms,
+            thresholds=outlooks(asked.setup, asked.axes),
+            notes=asked.notes,
+        ),
+        stream,
     )
 
 

@@ -13,9 +13,10 @@ from magicdec.cli.heatmap import Map, heat_lines
 from magicdec.cli.predict_input import Question
 from magicdec.cli.predict_memory import memory_table
 from magicdec.cli.predict_table import best_rows, columns, render
-from magicdec.cli.predict_words import conclusion
+from magicdec.cli.predict_words import conclusion, outlook
 from magicdec.engine.errors import require
 from magicdec.profiles.costs.grid import ALL_BOUNDS, Grid
+from magicdec.profiles.costs.outlook import outlooks
 from magicdec.profiles.costs.passes import BOUNDS
 from magicdec.profiles.predictions import budget_text
 
@@ -36,8 +37,9 @@ def print_page(console: Console, asked: Question, grid: Grid, heatmap: bool) -> 
     look = symbols(console)
     parts: list[RenderableType] = [_heading(asked, grid, look)]
     parts += _maps(grid, console.width, look) if heatmap else _table(asked, grid, console, look)
+    parts.append(_lines(outlook(outlooks(asked.setup, grid.axes)), look))
     parts.append(memory_table(asked, look))
-    parts.append(Group(*(Text(plain_text(line, look)) for line in conclusion(grid))))
+    parts.append(_lines(conclusion(grid), look))
     for index, part in enumerate(parts):
         if index:
             console.print()
@@ -75,11 +77,15 @@ def headline(asked: Question, grid: Grid) -> str:
 
 
 def _heading(asked: Question, grid: Grid, look: Symbols) -> RenderableType:
-    setup = asked.setup
     lines = [Text(plain_text(headline(asked, grid), look), "bold")]
-    lines.append(Text(f"costs: {setup.hardware.provenance}", "dim"))
+    lines.append(Text(plain_text(f"costs: {_provenance(asked)}", look), "dim"))
     lines += [Text(plain_text(f"note: {note}", look), "yellow") for note in asked.notes]
     return Group(*lines)
+
+
+def _provenance(asked: Question) -> str:
+    """Where the costs come from and how well they fit; what follows is for the JSON document."""
+    return "; ".join(asked.setup.hardware.provenance.split("; ")[:2])
 
 
 def _table(
@@ -101,6 +107,10 @@ def _table(
 def _bounds(asked: Question) -> tuple[str, ...]:
     """Selection is named only where there is some."""
     return ALL_BOUNDS if asked.setup.drafting.select_per_token else BOUNDS
+
+
+def _lines(said: list[str], look: Symbols) -> RenderableType:
+    return Group(*(Text(plain_text(line, look)) for line in said))
 
 
 def _maps(grid: Grid, width: int, look: Symbols) -> Iterator[RenderableType]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from magicdec.profiles.costs.grid import ALL_BOUNDS, Axes, Grid
+from magicdec.profiles.costs.outlook import Outlook
 from magicdec.profiles.predictions import budget_text
 
 MOST_BATCHES = 6  # named one by one
@@ -22,6 +23,25 @@ def conclusion(grid: Grid) -> list[str]:
         several = len(grid.axes.budget) > 1
         said.append(f"Budget {budget_text(budget)}: {sentences}" if several else sentences)
     return said
+
+
+def outlook(found: list[Outlook]) -> list[str]:
+    """The two thresholds of large batches, a pair of lines for each budget."""
+    said = []
+    for one in found:
+        budget = f"budget {budget_text(one.budget)}, " if len(found) > 1 else ""
+        which = f"{budget}γ {one.gamma}"
+        said += [
+            f"growth threshold    {_tokens(one.growth_threshold)}: beyond it a larger batch gains "
+            f"more ({which})",
+            f"break-even context  {_tokens(one.break_even_context)}: beyond it large batches gain "
+            f"({which})",
+        ]
+    return said
+
+
+def _tokens(context: float | None) -> str:
+    return "none within reach" if context is None else f"{context:,.0f} tokens"
 
 
 def _sentences(grid: Grid, budget: int) -> Iterator[str]:

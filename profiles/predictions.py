@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from magicdec.profiles.costs.grid import ALL_BOUNDS, Grid, Setup
 from magicdec.profiles.costs.modes import Room
+from magicdec.profiles.costs.outlook import Outlook
 
 PREDICT_SCHEMA = "magicdec.predict/1"
 MILLISECONDS = {
     "plain": "plain_step_ms", "draft": "draft_step_ms", "select": "select_ms",
-    "verify": "verify_ms", "step": "spec_step_ms", "tpot": "tpot_ms",
+    "verify": "verify_ms", "accept": "accept_ms", "step": "spec_step_ms", "tpot": "tpot_ms",
 }  # fmt: skip
 BOUND_FIELDS = ("plain_bound", "draft_bound", "verify_bound")
 
@@ -58,7 +59,7 @@ def prediction_record(
     grid: Grid,
     rooms: Sequence[Room],
     *,
-    thresholds: Mapping[str, float | None],
+    thresholds: Sequence[Outlook],
     notes: Sequence[str],
 ) -> dict[str, Any]:
     """The document of `predict --format json`."""
@@ -83,7 +84,10 @@ def prediction_record(
         "reserve": setup.reserve,
         "target_speedup": setup.target_speedup,
         "notes": list(notes),
-        "thresholds": dict(thresholds),
+        "thresholds": [
+            dataclasses.asdict(found) | {"budget": budget_text(found.budget)}
+            for found in thresholds
+        ],
         "capacity": [room_record(room) for room in rooms],
         "cells": list(cells(grid)),
     }

@@ -6,6 +6,7 @@ fragments are not known from sizes; a stated share of the memory is kept free fo
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +22,7 @@ RESERVE = 0.1  # of the devices' memory
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes on all devices together. Weights are scalars; per-row sizes broadcast S and γ."""
+    """Bytes: the fullest device's, times the devices. Per-row sizes are arrays over S and γ."""
 
     weights: float
     draft_weights: float
@@ -77,5 +78,5 @@ def memory(
 
 
 def _copies(model: ModelShape, hardware: Hardware) -> float:
-    """Tensor parallelism splits the KV heads; devices beyond their number hold copies."""
-    return max(1.0, hardware.count / model.kv_heads)
+    """What the fullest device holds, times the devices: KV heads are split only as whole heads."""
+    return hardware.count * math.ceil(model.kv_heads / hardware.count) / model.kv_heads

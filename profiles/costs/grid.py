@@ -58,9 +58,10 @@ class Setup:
 class Grid:
     """One array per number, all of the axes' shape [batch, context, budget, γ].
 
-    Seconds and bytes. `draft` is one draft step with its selection, `step` γ of them and a verify
-    pass; bounds are indices into ALL_BOUNDS; `required_alpha` (for the setup's target speedup) is
-    nan where no acceptance suffices.
+    Seconds and bytes. `draft` is one draft step with its selection, `accept` what a speculative
+    step costs besides its passes, `step` γ drafts, a verify pass and that; bounds are indices into
+    ALL_BOUNDS; `required_alpha` (for the setup's target speedup) is nan where no acceptance
+    suffices.
     """
 
     axes: Axes
@@ -69,6 +70,7 @@ class Grid:
     draft: Floats
     select: Floats
     verify: Floats
+    accept: Floats
     step: Floats
     tpot: Floats
     tokens_per_s: Floats
@@ -139,6 +141,7 @@ def _with_budget(
         "draft": costs.draft.total + costs.select,
         "select": costs.select,
         "verify": costs.verify.total,
+        "accept": np.full(rows.shape, costs.accept),
         "step": step,
         "tpot": step / tokens,
         "tokens_per_s": rows * tokens / step,
