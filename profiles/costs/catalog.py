@@ -13,7 +13,7 @@ import platformdirs
 
 from magicdec.engine.errors import ConfigError
 from magicdec.profiles.costs.hardware import Hardware
-from magicdec.profiles.costs.hardware_file import read_hardware
+from magicdec.profiles.costs.hardware_file import Entry, read_hardware
 from magicdec.profiles.costs.model_file import read_config, read_models
 from magicdec.profiles.costs.shapes import ModelShape
 
@@ -43,10 +43,7 @@ def find_model(name: str) -> ModelShape:
         _exists(path)
         if path.suffix == ".json":
             return read_config(path)
-        found = read_models(path)
-        if len(found) != 1:
-            raise ConfigError(f"{path}: holds {len(found)} models; give the name of one")
-        return found[0][0]
+        return _only(path, read_models(path), "models")[0]
     return _choose(name, _models(), "model", "or give a folder with a config.json")
 
 
@@ -56,13 +53,16 @@ def find_hardware(name: str) -> Hardware:
     count, device = (int(match[1]), match[2]) if match else (1, name.strip())
     if not 1 <= count <= MAX_COUNT:
         raise ConfigError(f"{name!r}: the number of devices must be 1 to {MAX_COUNT}")
-    path = Path(device).expanduser()
+    return replace(_complete(find_device(device)), count=count)
+
+
+def find_device(name: str) -> Entry:
+    """The catalogue's entry for a kind of device, or the only one of a TOML file."""
+    path = Path(name).expanduser()
     if path.suffix == ".toml":
         _exists(path)
-        found, _ = read_hardware(path)
-    else:
-        found = _choose(device, _hardware(), "hardware", "or give a .toml file")
-    return replace(found, count=count)
+        return _only(path, read_hardware(path), "kinds of hardware")
+    return _choose(name, _hardware(), "hardware", "or give a .toml file")
 
 
 def list_models() -> list[ModelShape]:
@@ -72,15 +72,37 @@ def list_models() -> list[ModelShape]:
 
 def list_hardware() -> list[Hardware]:
     """One device of every known kind, by name."""
-    return _distinct(_hardware())
+    return [_complete(entry) for entry in _distinct(_hardware())]
 
 
 def _models() -> dict[str, tuple[str, ModelShape]]:
     return _named("models", read_models, lambda model: model.name)
 
 
-def _hardware() -> dict[str, tuple[str, Hardware]]:
-    return _named("hardware", lambda path: [read_hardware(path)], lambda found: found.device.name)
+def _hardware() -> dict[str, tuple[str, Entry]]:
+    def entries(path: Path) -> list[tuple[Entry, tuple[str, ...]]]:
+        return [(entry, entry.aliases) for entry in read_hardware(path)]
+
+    return _named("hardware", entries, lambda entry: entry.hardware.device.name)
+
+
+def _complete(entry: Entry) -> Hardware:
+    """With the constants of the device it borrows them from."""
+    if entry.constants_of is None:
+        return entry.hardware
+    lender = _choose(entry.constants_of, _hardware(), "hardware", "name one in 'constants_of'")
+    if lender.constants_of:
+        raise ConfigError(
+            f"{entry.hardware.device.name} borrows the constants of {entry.constants_of}, "
+            "which borrows its own; name the measured one"
+        )
+    return replace(
+        entry.hardware,
+        constants=lender.hardware.constants,
+        by_weights=lender.hardware.by_weights,
+        provenance=f"not fitted; constants of {lender.hardware.device.name}: "
+        f"{lender.hardware.provenance}",
+    )
 
 
 def _named(
@@ -120,6 +142,12 @@ def _distinct(known: Mapping[str, tuple[str, T]]) -> list[T]:
         if item not in items:
             items.append(item)
     return items
+
+
+def _only(path: Path, found: list[T], what: str) -> T:
+    if len(found) != 1:
+        raise ConfigError(f"{path}: holds {len(found)} {what}; give the name of one")
+    return found[0]
 
 
 def _exists(path: Path) -> None:
