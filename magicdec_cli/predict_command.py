@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import typer
 
@@ -12,6 +13,7 @@ from magicdec.engine.errors import ConfigError, require
 PredictFormat = Literal["table", "md", "csv", "jsonl", "json"]
 DataType = Literal["float32", "bfloat16", "float16", "int8", "fp8"]
 WHERE, GRID, DRAFT, OUTPUT = "Model and hardware", "Grid", "Draft", "Output"
+MEASURED = "Measurements"
 EPILOG = (
     "Grids: a number, a list 1,4,8, or a range 1-6, 1000-4000+500 (steps of 500), 1024-8192*2 "
     "(doubling); 32k is 32,000. The table shows the fastest γ of each row; csv, jsonl and json "
@@ -37,11 +39,20 @@ def predict(
         ),
     ] = None,
     weight_dtype: Annotated[
-        DataType, typer.Option("--weight-dtype", rich_help_panel=WHERE, help="Type of the weights.")
-    ] = "bfloat16",
+        DataType | None,
+        typer.Option(
+            "--weight-dtype", metavar="TYPE", rich_help_panel=WHERE, show_default=False,
+            help=f"Type of the weights: {', '.join(get_args(DataType))}. [default: float32 on a "
+            "CPU, else bfloat16]",
+        ),
+    ] = None,
     kv_dtype: Annotated[
-        DataType, typer.Option("--kv-dtype", rich_help_panel=WHERE, help="Type of K and V.")
-    ] = "bfloat16",
+        DataType | None,
+        typer.Option(
+            "--kv-dtype", metavar="TYPE", rich_help_panel=WHERE, show_default=False,
+            help="Type of K and V, likewise.",
+        ),
+    ] = None,
     reserve: Annotated[
         float,
         typer.Option(
@@ -93,9 +104,12 @@ def predict(
         ),
     ] = None,
     draft_weights: Annotated[
-        Literal["same", "int8"],
-        typer.Option("--draft-weights", rich_help_panel=DRAFT, help="Weights that draft."),
-    ] = "same",
+        Literal["auto", "same", "int8"],
+        typer.Option(
+            "--draft-weights", rich_help_panel=DRAFT,
+            help="Weights that draft; auto is int8 where int8 drafts were measured.",
+        ),
+    ] = "auto",
     select_reads: Annotated[
         float,
         typer.Option(
@@ -139,12 +153,36 @@ def predict(
             help="Write to a file instead of stdout.",
         ),
     ] = None,
-) -> None:  # fmt: skip
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            "--against", metavar="FILE.csv", rich_help_panel=MEASURED, show_default=False,
+            help="Set predictions beside measured runs, which name their own models, hardware, "
+            "batch and context.",
+        ),
+    ] = None,
+    fit: Annotated[
+        bool,
+        typer.Option(
+            "--fit", rich_help_panel=MEASURED,
+            help="Fit the hardware's constants to them and print a hardware file.",
+        ),
+    ] = False,
+) -> int | None:  # fmt: skip
     """Predict whether speculation pays, from sizes and data sheets; no weights are needed.
 
     Prices a plain step, a draft step and a verify pass for every batch, context, budget and γ, and
     says what bounds each, what acceptance a speedup takes, and what fits in memory.
     """
+    if against is not None or fit:
+        asked_besides = {
+            "--model": model, "--hardware": hardware, "--batch": batch, "--context": context,
+            "--gamma": gamma, "--budget": budget, "--alpha": alpha, "--draft-model": draft_model,
+            "--heatmap": heatmap or None, "--svg": svg, "--weight-dtype": weight_dtype,
+            "--kv-dtype": kv_dtype,
+        }  # fmt: skip
+        return _against(against, format or _format_of(output), fit, output, asked_besides)
+
     from magicdec.cli.predict_input import Options, question
     from magicdec.profiles.costs.grid import price
 
@@ -168,6 +206,20 @@ def predict(
     if svg is not None:
         draw(asked, grid, svg)
     deliver(asked, grid, chosen, output, heatmap)
+    return None
+
+
+def _against(
+    path: Path | None, format: str, fit: bool, output: Path | None, besides: Mapping[str, object]
+) -> int | None:
+    """Raises ConfigError for options that the file answers itself."""
+    if path is None:
+        raise ConfigError("--fit needs measured runs: add --against FILE.csv")
+    given = [option for option, value in besides.items() if value is not None]
+    require(not given, f"--against takes all from {path}; leave {', '.join(given)} out")
+    from magicdec.cli.against_view import against
+
+    return against(path, format=format, fit=fit, output=output)
 
 
 def _default_model() -> str:

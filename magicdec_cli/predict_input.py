@@ -48,10 +48,10 @@ class Options:
     gamma: str | None = None
     alpha: str | None = None
     draft_model: str | None = None
-    draft_weights: str = "same"
+    draft_weights: str = "auto"
     select_reads: float = 0.0
-    weight_dtype: str = "bfloat16"
-    kv_dtype: str = "bfloat16"
+    weight_dtype: str | None = None
+    kv_dtype: str | None = None
     reserve: float = RESERVE
     target_speedup: float = 1.0
 
@@ -73,14 +73,17 @@ def question(options: Options) -> Question:
     hardware = _hardware(options.hardware)
     target = find_model(options.model)
     drafter = None if options.draft_model is None else find_model(options.draft_model)
-    int8 = options.draft_weights == "int8"
+    weights = options.draft_weights
+    if weights == "auto":
+        weights = "int8" if "int8" in hardware.by_weights and drafter is None else "same"
     setup = Setup(
         target, hardware, acceptance,
         Drafting(
-            model=drafter, weights=options.draft_weights,
-            weight_bytes=BYTES["int8"] if int8 else None, select_per_token=options.select_reads,
+            model=drafter, weights=weights, select_per_token=options.select_reads,
+            weight_bytes=BYTES["int8"] if weights == "int8" else None,
         ),
-        _bytes(options.weight_dtype, "--weight-dtype"), _bytes(options.kv_dtype, "--kv-dtype"),
+        BYTES[options.weight_dtype or usual_dtype(hardware)],
+        BYTES[options.kv_dtype or usual_dtype(hardware)],
         options.reserve, options.target_speedup,
     )  # fmt: skip
     contexts = axes.context or default_contexts(target)
@@ -91,6 +94,11 @@ def question(options: Options) -> Question:
     if standard is None and target.name in STANDARD_DRAFTS:
         standard = find_model(STANDARD_DRAFTS[target.name])
     return Question(setup, axes, standard, tuple(_notes(setup, axes, options)))
+
+
+def usual_dtype(hardware: Hardware) -> str:
+    """What models are run in there, and what the device's arithmetic rate is for."""
+    return "float32" if hardware.device.name.casefold().startswith("cpu") else "bfloat16"
 
 
 def default_contexts(model: ModelShape) -> tuple[int, ...]:
@@ -153,12 +161,6 @@ def _hardware(name: str | None) -> Hardware:
     return find_hardware(name)
 
 
-def _bytes(dtype: str, option: str) -> float:
-    if dtype not in BYTES:
-        raise ConfigError(f"{option} {dtype!r} is not one of {', '.join(BYTES)}")
-    return BYTES[dtype]
-
-
 def _check_numbers(options: Options) -> None:
     require(
         0 <= options.reserve < 1,
@@ -167,10 +169,6 @@ def _check_numbers(options: Options) -> None:
     require(
         0 < options.target_speedup <= 1000,
         f"--target-speedup must be above 0 and at most 1000, got {options.target_speedup:g}",
-    )
-    require(
-        options.draft_weights in ("same", "int8"),
-        f"--draft-weights {options.draft_weights!r} is not one of same, int8",
     )
     require(
         0 <= options.select_reads <= 100,
@@ -197,12 +195,12 @@ def _notes(setup: Setup, axes: Axes, options: Options) -> Sequence[str]:
             "α is the same for every budget here, but acceptance grows with the budget: compare "
             "budgets with the α measured for each"
         )
-    if options.weight_dtype != "bfloat16":
+    usual = usual_dtype(setup.hardware)
+    if options.weight_dtype not in (None, usual):
         notes.append(
-            f"{options.weight_dtype} changes the bytes of the weights, not the arithmetic rate, "
-            f"which is the data sheet's ({setup.hardware.device.source})"
+            f"{options.weight_dtype} weights take {setup.weight_bytes:g} bytes each, but the "
+            f"arithmetic rate stays that of {usual}"
         )
-    int8 = options.draft_weights == "int8" and "int8" not in setup.hardware.by_weights
-    if int8:
+    if setup.drafting.weights == "int8" and "int8" not in setup.hardware.by_weights:
         notes.append(f"int8 draft passes were not measured on {setup.hardware.device.name}")
     return notes

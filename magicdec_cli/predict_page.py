@@ -67,7 +67,10 @@ def map_title(grid: Grid, budget: int) -> str:
 def headline(asked: Question, grid: Grid) -> str:
     """Model, hardware, drafting and acceptance on one line."""
     setup = asked.setup
-    who = setup.drafting.model.name if setup.drafting.model else "self-speculation"
+    drafting = setup.drafting
+    who = f"{drafting.model.name} drafts" if drafting.model else "self-speculation"
+    if drafting.weights != "same":
+        who += f", {drafting.weights} weights"
     rates = setup.acceptance.rates
     alpha = f"{rates[0]:.3g}" if setup.acceptance.constant else " ".join(f"{a:.3g}" for a in rates)
     return (

@@ -68,22 +68,24 @@ def _sentences(grid: Grid, budget: int) -> Iterator[str]:
 
 
 def _starts(axes: Axes, pays: NDArray[np.bool_], fits: NDArray[np.bool_]) -> Iterator[str]:
-    """The context from which on a batch gains, where there is one such point within the grid."""
-    if len(axes.batch) > MOST_BATCHES or len(axes.context) < 2:
+    """The context from which on each batch gains; batches with more than one such are left out."""
+    if len(axes.batch) > MOST_BATCHES or len(axes.context) < 2 or pays[fits].all():
         return
-    starts: dict[int, list[int]] = defaultdict(list)
+    groups: dict[str, list[int]] = defaultdict(list)
     order = np.argsort(axes.context)
-    for row, batch in enumerate(axes.batch):
+    for row in np.argsort(axes.batch):
         here = [(axes.context[c], bool(pays[row, c])) for c in order if fits[row, c]]
         gains = [gain for _, gain in here]
-        if any(gains) and not all(gains) and gains == sorted(gains):
-            starts[here[gains.index(True)][0]].append(batch)
-    if starts:
-        named = [
-            f"context {context:,} at B {_listed(batches)}"
-            for context, batches in sorted(starts.items(), key=lambda start: min(start[1]))
-        ]
-        yield f"It pays from {', from '.join(named)}."
+        if gains and gains == sorted(gains):
+            start = here[gains.index(True)][0] if any(gains) else None
+            where = "at every context" if all(gains) else f"from context {start:,}" if start else ""
+            groups[where].append(axes.batch[row])
+    never = groups.pop("", None)
+    said = [f"{where} at B {_listed(batches)}" for where, batches in groups.items()]
+    if said and never:
+        said.append(f"nowhere at B {_listed(never)}")
+    if said:
+        yield f"It pays {', '.join(said)}."
 
 
 def _reason(grid: Grid, row: int, column: int, budget: int) -> str:

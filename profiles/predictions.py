@@ -67,7 +67,7 @@ def prediction_record(
     return {
         "schema": PREDICT_SCHEMA,
         "model": dataclasses.asdict(setup.target),
-        "hardware": {"label": hardware.label} | dataclasses.asdict(hardware),
+        "hardware": {"label": hardware.label} | _finite(dataclasses.asdict(hardware)),
         "draft": {
             "model": None if drafting.model is None else dataclasses.asdict(drafting.model),
             "weights": drafting.weights,
@@ -108,6 +108,15 @@ def room_record(room: Room) -> dict[str, Any]:
         "draft_kv_row_bytes": round(room.draft_kv_row_bytes) if drafting else None,
         "largest_batch": room.largest_batch,
     }
+
+
+def _finite(data: dict[str, Any]) -> dict[str, Any]:
+    """Without infinities, which JSON lacks: a link that is not counted is null."""
+    return {
+        key: _finite(value) if isinstance(value, dict)
+        else None if isinstance(value, float) and not math.isfinite(value) else value
+        for key, value in data.items()
+    }  # fmt: skip
 
 
 def budget_text(budget: int | None) -> int | str:
