@@ -184,7 +184,10 @@ def _notes(setup: Setup, axes: Axes, options: Options) -> Sequence[str]:
             f"@run.json, for yours"
         )
     longest = max(axes.context)
-    for model in filter(None, (setup.target, setup.drafting.model)):
+    read_fully = [setup.target]
+    if setup.drafting.model is not None and None in axes.budget:
+        read_fully.append(setup.drafting.model)
+    for model in read_fully:
         if longest > model.max_position:
             notes.append(
                 f"context {longest:,} is beyond the {model.max_position:,} tokens {model.name} "

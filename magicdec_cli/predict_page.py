@@ -13,7 +13,7 @@ from magicdec.cli.heatmap import Map, heat_lines
 from magicdec.cli.predict_input import Question
 from magicdec.cli.predict_memory import memory_table
 from magicdec.cli.predict_table import best_rows, columns, render
-from magicdec.cli.predict_words import conclusion, outlook
+from magicdec.cli.predict_words import LARGE_BATCHES, conclusion, outlook
 from magicdec.engine.errors import require
 from magicdec.profiles.costs.grid import ALL_BOUNDS, Grid
 from magicdec.profiles.costs.outlook import outlooks
@@ -37,7 +37,8 @@ def print_page(console: Console, asked: Question, grid: Grid, heatmap: bool) -> 
     look = symbols(console)
     parts: list[RenderableType] = [_heading(asked, grid, look)]
     parts += _maps(grid, console.width, look) if heatmap else _table(asked, grid, console, look)
-    parts.append(_lines(outlook(outlooks(asked.setup, grid.axes)), look))
+    said = _lines(outlook(outlooks(asked.setup, grid.axes)), look)
+    parts.append(Group(said, Text(LARGE_BATCHES, "dim")))
     parts.append(memory_table(asked, look))
     parts.append(_lines(conclusion(grid), look))
     for index, part in enumerate(parts):
@@ -72,7 +73,7 @@ def headline(asked: Question, grid: Grid) -> str:
     if drafting.weights != "same":
         who += f", {drafting.weights} weights"
     rates = setup.acceptance.rates
-    alpha = f"{rates[0]:.3g}" if setup.acceptance.constant else " ".join(f"{a:.3g}" for a in rates)
+    alpha = f"{rates[0]:.3g}" if setup.acceptance.constant else ", ".join(f"{a:.3g}" for a in rates)
     return (
         f"{setup.target.name} on {setup.hardware.label} · {who}, budget "
         f"{', '.join(str(budget_text(b)) for b in grid.axes.budget)} · α {alpha}"

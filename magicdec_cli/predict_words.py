@@ -25,23 +25,23 @@ def conclusion(grid: Grid) -> list[str]:
     return said
 
 
+LARGE_BATCHES = "beyond the first a larger batch gains more, beyond the second large batches gain"
+
+
 def outlook(found: list[Outlook]) -> list[str]:
-    """The two thresholds of large batches, a pair of lines for each budget."""
+    """The two thresholds of large batches, a line for each budget."""
     said = []
     for one in found:
         budget = f"budget {budget_text(one.budget)}, " if len(found) > 1 else ""
-        which = f"{budget}γ {one.gamma}"
-        said += [
-            f"growth threshold    {_tokens(one.growth_threshold)}: beyond it a larger batch gains "
-            f"more ({which})",
-            f"break-even context  {_tokens(one.break_even_context)}: beyond it large batches gain "
-            f"({which})",
-        ]
+        said.append(
+            f"growth threshold {_tokens(one.growth_threshold)}, break-even context "
+            f"{_tokens(one.break_even_context)} ({budget}γ {one.gamma})"
+        )
     return said
 
 
 def _tokens(context: float | None) -> str:
-    return "none within reach" if context is None else f"{context:,.0f} tokens"
+    return "none" if context is None else f"{context:,.0f} tokens"
 
 
 def _sentences(grid: Grid, budget: int) -> Iterator[str]:
@@ -50,11 +50,17 @@ def _sentences(grid: Grid, budget: int) -> Iterator[str]:
         yield "Nothing of this fits in memory."
         return
     pays, cells = (speedup > 1) & fits, int(fits.sum())
-    where = "cell" if cells == 1 else "cells"
-    among = f"{cells:,} {where}" if fits.all() else f"{cells:,} {where} that fit in memory"
-    if pays.any():
+    among = f"{cells:,} cells" if fits.all() else f"{cells:,} cells that fit in memory"
+    if cells == 1:
+        at = _place(fits.argmax(), fits.shape)
+        verb = "pays" if pays.any() else "does not pay"
+        yield (
+            f"Speculation {verb} at {_cell(grid.axes, *at)}: {speedup[at]:.2f}× with γ "
+            f"{_chosen(grid, *at, budget)}."
+        )
+    elif pays.any():
         top = _place(np.where(fits, speedup, -np.inf).argmax(), speedup.shape)
-        share = f"all {among}" if pays.sum() == cells > 1 else f"{int(pays.sum()):,} of {among}"
+        share = f"all {among}" if pays.sum() == cells else f"{int(pays.sum()):,} of {among}"
         yield (
             f"Speculation pays in {share}, most at {_cell(grid.axes, *top)}: "
             f"{speedup[top]:.2f}× with γ {_chosen(grid, *top, budget)}."
@@ -64,6 +70,8 @@ def _sentences(grid: Grid, budget: int) -> Iterator[str]:
         yield f"Speculation pays in none of {among}."
     if not pays[fits].all():
         worst = _place(np.where(fits, speedup, np.inf).argmin(), speedup.shape)
+        if cells > 1:
+            yield f"The least is {speedup[worst]:.2f}× at {_cell(grid.axes, *worst)}."
         yield _reason(grid, *worst, budget)
 
 
@@ -89,15 +97,14 @@ def _starts(axes: Axes, pays: NDArray[np.bool_], fits: NDArray[np.bool_]) -> Ite
 
 
 def _reason(grid: Grid, row: int, column: int, budget: int) -> str:
-    """The worst cell's two ratios to a plain step, and the tokens that they ask for."""
+    """A cell's two ratios to a plain step, and the tokens that they ask for."""
     place = (row, column, budget)
     at = (*place, int(grid.best[place]))
     draft, verify = (values[at] / grid.plain[at] for values in (grid.draft, grid.verify))
     drafting, verifying = (ALL_BOUNDS[bound[at]] for bound in (grid.draft_bound, grid.verify_bound))
     return (
-        f"It pays least at {_cell(grid.axes, row, column)} ({grid.speedup[at]:.2f}×): there a "
-        f"draft step takes {draft:.2f} of a plain step (bound by {drafting}) and a verify pass "
-        f"{verify:.2f} (bound by {verifying}): γ {_gamma(grid, row, column, budget)} needs "
+        f"There a draft step takes {draft:.2f} of a plain step (bound by {drafting}) and a "
+        f"verify pass {verify:.2f} (bound by {verifying}): γ {_gamma(grid, row, column, budget)} needs "
         f"{grid.break_even_length[at]:.2f} tokens per step and gets {grid.omega[at]:.2f}."
     )
 

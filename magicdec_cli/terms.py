@@ -58,6 +58,9 @@ PREDICT_TERMS: dict[str, str] = {
     "TPOT, predicted": "time per output token of a row: (γ T_D + T_V) / Ω",
     "tokens/s, predicted": "of all rows: B / TPOT",
     "speedup, predicted": "T_T / TPOT",
+    "growth threshold": "the context beyond which speedup rises with the batch: at large batches "
+    "γ (T_T - T_D) > T_V - T_T there",
+    "break-even context": "the context beyond which speedup is above 1 at large batches",
     "largest B": "the most rows whose weights and KV fit, a reserve of memory kept free",
     "plain, standard, sparse self": "no draft; a draft model with its full KV cache; the model "
     "drafting for itself over the budget",

@@ -69,7 +69,7 @@ def test_the_page_needs_only_hardware_and_model(capsys: pytest.CaptureFixture[st
         assert title in page
     assert "largest batch that fits 8 × 80.0 GB less 10%" in page
     assert "standard: Llama-3.2-1B drafts with its full KV cache" in page
-    assert "Speculation pays in" in page and "It pays least at" in page
+    assert "Speculation pays in" in page and "The least is" in page
     assert "\x1b" not in page
 
 
