@@ -22,10 +22,8 @@ NOISE = 0.05  # relative, of a timing: what a residual of one stands for
 SECONDS = (1e-9, 10.0)
 NOTHING = 2e-9  # seconds; the search in logarithms cannot reach 0
 EFFICIENCY = (0.005, 1.0)
-# What a device has that shares nothing: no link. step_s is not seen in single passes.
-SINGLE = (
-    "launch_s", "layer_s", "bandwidth_efficiency", "gemm_efficiency", "attention_efficiency"
-)  # fmt: skip
+# What passes of one model on one device can tell: no link, and launch_s looks like a layer more.
+SINGLE = ("layer_s", "bandwidth_efficiency", "gemm_efficiency", "attention_efficiency")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from dataclasses import replace
 
 import pytest
 
 from magicdec.engine.errors import ConfigError, ModelError
 from magicdec.profiles.costs import catalog
 from magicdec.profiles.costs.hardware import Constants, Device, Hardware
-from magicdec.profiles.costs.hardware_file import read_hardware, write_hardware
+from magicdec.profiles.costs.hardware_file import Entry, read_hardware, write_hardware
 
 # Published totals, billions of weights, of the model cards.
 TOTALS = {
@@ -26,7 +28,7 @@ CONFIG = {
     "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
     "intermediate_size": 96, "vocab_size": 100, "max_position_embeddings": 512,
 }  # fmt: skip
-HARDWARE = 'name = "H100"\nmemory_bytes = 1e9\nbandwidth = 2e9\nflops = 3e9\n'
+HARDWARE = '[[hardware]]\nname = "H100"\nmemory_bytes = 1e9\nbandwidth = 2e9\nflops = 3e9\n'
 
 
 @pytest.fixture(autouse=True)
@@ -143,10 +145,12 @@ def test_the_users_models(user_folder):
         ("3e9", '"fast"', "flops"),
         ("flops", "flop", "did you mean 'flops'"),
         ("flops = 3e9", "", "'flops' is missing"),
-        ("3e9\n", "3e9\n[constants]\ngemm_efficiency = 1.2\n", "gemm_efficiency"),
-        ("3e9\n", "3e9\n[constants]\nlayer_s = -1\n", "layer_s"),
+        ("3e9\n", "3e9\n[hardware.constants]\ngemm_efficiency = 1.2\n", "gemm_efficiency"),
+        ("3e9\n", "3e9\n[hardware.constants]\nlayer_s = -1\n", "layer_s"),
         ("3e9\n", "3e9\nconstants = 3\n", "must be a table"),
         ("=", "", "not valid TOML"),
+        ("[[hardware]]", "[hardware]", "must be one"),
+        ("3e9\n", "3e9\nconstants_of = 'A100'\nconstants = {}\n", "keep one"),
     ],
 )
 def test_bad_hardware_files(tmp_path, old, new, message):
@@ -158,12 +162,50 @@ def test_bad_hardware_files(tmp_path, old, new, message):
 
 
 def test_hardware_is_written_as_it_is_read(tmp_path):
-    hardware = Hardware(
-        Device("My \"box\" 'é'", 1e9, 2e9, 3e9, "a sheet"),
+    measured = Hardware(
+        Device("My \"box\" 'é'", 1e9, 2e9, 3e9, "a sheet", link=4e9),
         constants=Constants(launch_s=0.001),
-        by_weights={"int8": Constants(gemm_efficiency=0.5)},
+        by_weights={"int8": Constants(gemm_efficiency=0.25)},
         provenance="measured\nhere",
     )
+    entries = [Entry(measured, ("box",)), Entry(Hardware(Device("other", 1, 2, 3)), (), "box")]
     path = tmp_path / "box.toml"
-    path.write_text(write_hardware(hardware, ("box",)), encoding="utf-8")
-    assert read_hardware(path) == (hardware, ("box",))
+    path.write_text(write_hardware(entries), encoding="utf-8")
+    assert read_hardware(path) == entries
+    with pytest.raises(ConfigError, match="2 kinds"):
+        catalog.find_hardware(str(path))
+    path.write_text(write_hardware([measured]), encoding="utf-8")
+    assert catalog.find_hardware(f"3x{path}") == replace(measured, count=3)
+
+
+def test_borrowed_constants_follow_their_lender(user_folder):
+    h100, h200 = (catalog.find_hardware(name) for name in ("H100", "H200"))
+    assert h200.constants == h100.constants
+    assert h200.provenance.startswith("not fitted; constants of H100")
+    (user_folder / "hardware" / "mine.toml").write_text(
+        HARDWARE + "[hardware.constants]\nlayer_s = 0.5\n"
+    )
+    assert catalog.find_hardware("H200").constants.layer_s == 0.5
+    borrowed = [hardware for hardware in catalog.list_hardware() if hardware.device.name == "H200"]
+    assert borrowed[0].constants.layer_s == 0.5
+
+
+@pytest.mark.parametrize(
+    ("lender", "message"), [("H200", "borrows its own"), ("nobody", "no hardware is called")]
+)
+def test_nothing_is_borrowed_from_a_borrower(user_folder, lender, message):
+    text = HARDWARE.replace("H100", "mine") + f'constants_of = "{lender}"\n'
+    (user_folder / "hardware" / "mine.toml").write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        catalog.find_hardware("mine")
+
+
+def test_shipped_constants_are_physical_and_say_where_they_come_from():
+    for hardware in catalog.list_hardware():
+        assert len(hardware.provenance) > 20
+        default = dataclasses.asdict(Constants())
+        values = dataclasses.asdict(hardware.constants)
+        own = [name for name, value in values.items() if value != default[name]]
+        assert len(own) <= 6, hardware.device.name
+        for name, value in values.items():
+            assert value >= 0 and (value <= 1 or not name.endswith("_efficiency"))
