@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from html import escape
 
@@ -21,6 +22,7 @@ def heat_svg(shown: Map, title: str, notes: list[str]) -> str:
     wide = min(max(MOST_WIDE / columns, 2.0), 76.0)
     high = min(max(MOST_HIGH / rows, 2.0), 34.0)
     width = max(LEFT + wide * columns + RIGHT, 760)
+    notes = [line for note in notes for line in textwrap.wrap(note, int((width - LEFT) / 6.3))]
     height = TOP + high * rows + BOTTOM + 18 * len(notes)
     parts = [
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width:.0f} {height:.0f}' "

@@ -104,8 +104,8 @@ def _reason(grid: Grid, row: int, column: int, budget: int) -> str:
     drafting, verifying = (ALL_BOUNDS[bound[at]] for bound in (grid.draft_bound, grid.verify_bound))
     return (
         f"There a draft step takes {draft:.2f} of a plain step (bound by {drafting}) and a "
-        f"verify pass {verify:.2f} (bound by {verifying}): γ {_gamma(grid, row, column, budget)} needs "
-        f"{grid.break_even_length[at]:.2f} tokens per step and gets {grid.omega[at]:.2f}."
+        f"verify pass {verify:.2f} (bound by {verifying}): γ {_gamma(grid, row, column, budget)} "
+        f"needs {grid.break_even_length[at]:.2f} tokens per step and gets {grid.omega[at]:.2f}."
     )
 
 
