@@ -107,7 +107,7 @@ def _short(compared: Sequence[Compared]) -> tuple[list[str], list[list[Cell]]]:
     for c in compared:
         m = c.measured
         lines.append([
-            m.table, m.target.name, _draft(c), m.hardware.label, f"{m.context:g}", f"{m.batch:g}",
+            m.table, m.target.name, _draft(c), m.hardware.label, m.context, m.batch,
             m.gamma, _pair(c.draft_ms, m.draft_ms), _pair(c.verify_ms, m.verify_ms),
             _pair(c.plain_ms, m.plain_ms), _pair(c.speedup, m.speedup), f"{c.error:+.1%}",
         ])  # fmt: skip

@@ -132,7 +132,7 @@ def _summary(name: str, compared: Sequence[Compared]) -> Summary:
 
 
 def _refit(name: str, rows: Sequence[Measured], source: str) -> Entry:
-    entry = find_device(name)
+    entry = find_device(rows[0].gpu)
     rests = [
         row.step_ms - row.gamma * row.draft_ms - row.verify_ms
         for row in rows
@@ -155,7 +155,7 @@ def _refit(name: str, rows: Sequence[Measured], source: str) -> Entry:
 
 def _samples(row: Measured) -> list[PassSample]:
     budget = row.drafting.budget
-    read = row.context if budget is None else min(budget, row.context)
+    read: float = row.context if budget is None else min(budget, row.context)
     read += row.context * row.drafting.select_per_token
     passes = [
         (row.drafting.model or row.target, read, 1, row.draft_ms, budget is not None),

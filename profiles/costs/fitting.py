@@ -103,8 +103,9 @@ def fit_constants(
         return np.concatenate([misses, pulls])
 
     low, high = np.log([_bounds(name) for name in free]).T
-    guess = start or _guess(samples)
-    first = np.clip(np.log([max(getattr(guess, name), SECONDS[0]) for name in free]), low, high)
+    guess = _guess(samples)  # also where `start` says 0: the search moves by factors
+    first = np.log([getattr(begin, name) or getattr(guess, name) for name in free])
+    first = np.clip(first, low, high)
     found = least_squares(
         residuals, first, bounds=(low, high), x_scale=0.3, loss="soft_l1", f_scale=2.0
     )
@@ -144,7 +145,7 @@ def _guess(samples: Sequence[PassSample]) -> Constants:
     overhead = quickest.seconds / 2
     return Constants(
         launch_s=overhead / 4, layer_s=overhead / quickest.model.layers,
-        compact_s=overhead / quickest.model.layers / 1000,
+        step_s=overhead, compact_s=overhead / quickest.model.layers / 1000,
     )  # fmt: skip
 
 

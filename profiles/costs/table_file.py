@@ -29,9 +29,10 @@ class Measured:
     table: str
     target: ModelShape
     drafting: Drafting
+    gpu: str  # the device as the file names it
     hardware: Hardware
-    context: float
-    batch: float
+    context: int
+    batch: int
     gamma: int
     omega: float
     speedup: float
@@ -54,7 +55,9 @@ def read_table(path: Path) -> list[Measured]:
             names = [name.strip() for name in reader.fieldnames or []]
             missing = [name for name in REQUIRED if name not in names]
             if missing:
-                raise ConfigError(f"{path}: no column {', '.join(missing)}; see `predict --help`")
+                raise ConfigError(
+                    f"{path}: no column {', '.join(missing)}; needed are {', '.join(REQUIRED)}"
+                )
             reader.fieldnames = names
             rows = [_row(_Cells(path, reader.line_num, cells)) for cells in reader]
     except OSError as error:
@@ -79,8 +82,9 @@ def _row(cells: _Cells) -> Measured:
         table=cells.text("table"),
         target=cells.model("target"),
         drafting=_drafting(cells),
+        gpu=cells.text("gpu"),
         hardware=cells.hardware(),
-        context=cells.number("context"),
+        context=cells.whole("context"),
         batch=cells.whole("batch"),
         gamma=gamma,
         omega=omega,

@@ -95,7 +95,7 @@ def test_a_fit_finds_the_constants_behind_a_table(written):
 
 
 def test_the_papers_tables():
-    """The accuracy that README promises, with the constants that are shipped."""
+    """With the constants that are shipped."""
     rows = read_table(PAPER)
     everything, *parts = summaries(compare(rows))
     assert everything.rows == 65
@@ -244,3 +244,14 @@ def test_a_fit_is_written_as_hardware_that_can_be_used(tmp_path, capsys):
 def test_an_unwritable_output(tmp_path):
     with pytest.raises(ConfigError, match="cannot be written"):
         against(PAPER, format="csv", fit=False, output=tmp_path / "no" / "such.csv")
+
+
+def test_hardware_from_a_file_can_be_fitted(tmp_path, written):
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        '[[hardware]]\nname = "mine"\nmemory_bytes = 8e10\nbandwidth = 2e12\nflops = 3e14\n'
+    )
+    rows = read_table(written(*({**row, "gpu": path} for row in predicted_rows())))
+    (entry,) = refit(rows, "table.csv")
+    assert entry.hardware.device.name == "mine"
+    assert entry.hardware.constants.step_s > 0

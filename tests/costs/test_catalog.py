@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +16,7 @@ from magicdec.profiles.costs import catalog
 from magicdec.profiles.costs.hardware import Constants, Device, Hardware
 from magicdec.profiles.costs.hardware_file import Entry, read_hardware, write_hardware
 
+PAPER = Path(__file__).parents[1] / "data" / "paper_tables.csv"
 # Published totals, billions of weights, of the model cards.
 TOTALS = {
     "Llama-2-7B": 6.74, "Llama-2-7B-32K": 6.74, "Llama-2-13B": 13.02, "Llama-2-70B": 68.98,
@@ -209,3 +213,15 @@ def test_shipped_constants_are_physical_and_say_where_they_come_from():
         assert len(own) <= 6, hardware.device.name
         for name, value in values.items():
             assert value >= 0 and (value <= 1 or not name.endswith("_efficiency"))
+
+
+def test_pricing_imports_nothing_heavy():
+    code = (
+        "import sys; from pathlib import Path; from magicdec.cli.against_view import against\n"
+        f"against(Path({str(PAPER)!r}), format='csv', fit=False, output=None)\n"
+        "heavy = {'torch', 'transformers', 'scipy', 'rich', 'textual'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 66

@@ -92,6 +92,11 @@ def test_two_models_tell_a_pass_from_its_layers():
     assert fit.constants.layer_s == pytest.approx(0.0003, rel=0.01)
 
 
+def test_a_start_of_nothing_is_no_trap():
+    fit = fit_constants(samples(), CPU, free=("layer_s",), start=replace(TRUE, layer_s=0.0))
+    assert fit.constants.layer_s == pytest.approx(TRUE.layer_s, rel=1e-3)
+
+
 def test_int8_weights_are_fitted_alone():
     int8 = replace(TRUE, gemm_efficiency=0.9, layer_s=0.0006)
     mixed = samples() + samples(int8, weights="int8", weight_bytes=1.0)
