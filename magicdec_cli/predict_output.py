@@ -37,13 +37,13 @@ def deliver(asked: Question, grid: Grid, format: str, output: Path | None, heatm
 def draw(asked: Question, grid: Grid, path: Path) -> None:
     """Draws the map of one budget as SVG. Raises ConfigError as `deliver` does."""
     from magicdec.cli.heatmap_svg import heat_svg
-    from magicdec.cli.predict_page import headline, map_title, speedup_map
+    from magicdec.cli.predict_page import headline, map_title, provenance, speedup_map
 
     require(
         len(grid.axes.budget) == 1,
         f"--svg draws one budget, not {len(grid.axes.budget)}; give --budget one value",
     )
-    notes = [map_title(grid, 0), f"costs: {asked.setup.hardware.provenance}", *asked.notes]
+    notes = [map_title(grid, 0), f"costs: {provenance(asked)}", *asked.notes]
     with _stream(path) as stream:
         stream.write(heat_svg(speedup_map(grid, 0), headline(asked, grid), notes))
 

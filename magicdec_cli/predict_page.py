@@ -12,7 +12,7 @@ from magicdec.cli.console import Symbols, plain_text, symbols
 from magicdec.cli.heatmap import Map, heat_lines
 from magicdec.cli.predict_input import Question
 from magicdec.cli.predict_memory import memory_table
-from magicdec.cli.predict_table import best_rows, columns, render
+from magicdec.cli.predict_table import best_rows, columns, milliseconds, render
 from magicdec.cli.predict_words import LARGE_BATCHES, conclusion, outlook
 from magicdec.engine.errors import require
 from magicdec.profiles.costs.grid import ALL_BOUNDS, Grid
@@ -82,12 +82,12 @@ def headline(asked: Question, grid: Grid) -> str:
 
 def _heading(asked: Question, grid: Grid, look: Symbols) -> RenderableType:
     lines = [Text(plain_text(headline(asked, grid), look), "bold")]
-    lines.append(Text(plain_text(f"costs: {_provenance(asked)}", look), "dim"))
+    lines.append(Text(plain_text(f"costs: {provenance(asked)}", look), "dim"))
     lines += [Text(plain_text(f"note: {note}", look), "yellow") for note in asked.notes]
     return Group(*lines)
 
 
-def _provenance(asked: Question) -> str:
+def provenance(asked: Question) -> str:
     """Where the costs come from and how well they fit; what follows is for the JSON document."""
     return "; ".join(asked.setup.hardware.provenance.split("; ")[:2])
 
@@ -97,10 +97,14 @@ def _table(
 ) -> Iterator[RenderableType]:
     shown = columns(asked.setup.target_speedup, len(grid.axes.budget) > 1)
     table, left_out = render(best_rows(grid), shown, console.width, look)
-    said = [
+    said = []
+    rest = asked.setup.hardware.constants.step_s
+    if rest:
+        said.append(f"a step of γ drafts and a verify pass takes {milliseconds(rest)} ms besides")
+    said.append(
         "bound: what takes most of T_T, T_D, T_V: "
         + ", ".join(f"{name[0].upper()} {name}" for name in _bounds(asked))
-    ]
+    )
     if not grid.at_best(grid.fits).all():
         said.append("! does not fit in memory")
     if left_out:

@@ -100,11 +100,14 @@ def _reason(grid: Grid, row: int, column: int, budget: int) -> str:
     """A cell's two ratios to a plain step, and the tokens that they ask for."""
     place = (row, column, budget)
     at = (*place, int(grid.best[place]))
-    draft, verify = (values[at] / grid.plain[at] for values in (grid.draft, grid.verify))
+    draft, verify, rest = (
+        values[at] / grid.plain[at] for values in (grid.draft, grid.verify, grid.accept)
+    )
     drafting, verifying = (ALL_BOUNDS[bound[at]] for bound in (grid.draft_bound, grid.verify_bound))
+    besides = f", the rest of a step {rest:.2f}" if rest >= 0.005 else ""
     return (
-        f"There a draft step takes {draft:.2f} of a plain step (bound by {drafting}) and a "
-        f"verify pass {verify:.2f} (bound by {verifying}): γ {_gamma(grid, row, column, budget)} "
+        f"There a draft step takes {draft:.2f} of a plain step (bound by {drafting}), a verify "
+        f"pass {verify:.2f} (bound by {verifying}){besides}: γ {_gamma(grid, row, column, budget)} "
         f"needs {grid.break_even_length[at]:.2f} tokens per step and gets {grid.omega[at]:.2f}."
     )
 

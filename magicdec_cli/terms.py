@@ -52,10 +52,11 @@ PREDICT_TERMS: dict[str, str] = {
     "T_D": "one draft step, the selection in it included",
     "T_V": "one verify pass over the full cache, γ + 1 tokens per row",
     "bound": "what takes most of T_T, T_D, T_V: reading weights or KV, compute, or overhead",
-    "needs Ω": "break-even acceptance length: (γ T_D + T_V) / T_T; speculation pays above it",
+    "rest of a step": "what a speculative step takes besides its passes: acceptance, bookkeeping",
+    "needs Ω": "break-even acceptance length: (γ T_D + T_V + rest) / T_T; speculation pays above",
     "α for 1×": "the α that breaks even at this γ, or brings the --target-speedup; - where none "
     "does",
-    "TPOT, predicted": "time per output token of a row: (γ T_D + T_V) / Ω",
+    "TPOT, predicted": "time per output token of a row: (γ T_D + T_V + rest) / Ω",
     "tokens/s, predicted": "of all rows: B / TPOT",
     "speedup, predicted": "T_T / TPOT",
     "growth threshold": "the context beyond which speedup rises with the batch: at large batches "
