@@ -91,7 +91,7 @@ def predict(
     alpha: Annotated[
         str | None,
         typer.Option(
-            "--alpha", metavar="α", rich_help_panel=DRAFT, show_default=False,
+            "--alpha", metavar="RATE", rich_help_panel=DRAFT, show_default=False,
             help="Acceptance: one rate, rates by position .9,.85,.8 (each given that all before "
             "were accepted), or @run.json of `magicdec run --json`. [default: .8, an assumption]",
         ),

@@ -17,6 +17,8 @@ from magicdec.cli.tables import print_json, print_listing
 from magicdec.engine.errors import ConfigError, require
 from magicdec.profiles.costs.grid import Grid
 
+MOST_THRESHOLDS = 32  # budgets in the JSON document that have them
+
 
 def deliver(asked: Question, grid: Grid, format: str, output: Path | None, heatmap: bool) -> None:
     """Writes all of it. Raises ConfigError for a file that cannot be written."""
@@ -65,21 +67,25 @@ def _markdown(asked: Question, grid: Grid, stream: TextIO) -> None:
 
 
 def _document(asked: Question, grid: Grid, stream: TextIO) -> None:
+    from magicdec.cli.heatmap import spread
     from magicdec.profiles.costs.modes import modes, room
     from magicdec.profiles.costs.outlook import outlooks
     from magicdec.profiles.predictions import prediction_record
 
+    axes = asked.axes
+    shown = [axes.budget[index] for index in spread(len(axes.budget), MOST_THRESHOLDS)]
     rooms = [
         found
-        for budget in asked.axes.budget
-        for found in room(asked.setup, asked.axes, modes(asked.setup, budget, asked.standard))
+        for budget in axes.budget
+        for found in room(asked.setup, axes, modes(asked.setup, budget, asked.standard))
     ]
+    rooms = list(dict.fromkeys(rooms))  # plain and standard are the same for every budget
     print_json(
         prediction_record(
             asked.setup,
             grid,
             rooms,
-            thresholds=outlooks(asked.setup, asked.axes),
+            thresholds=outlooks(asked.setup, shown, axes.gamma),
             notes=asked.notes,
         ),
         stream,

@@ -9,7 +9,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from magicdec.cli.console import Symbols, plain_text, symbols
-from magicdec.cli.heatmap import Map, heat_lines
+from magicdec.cli.heatmap import Map, heat_lines, spread
 from magicdec.cli.predict_input import Question
 from magicdec.cli.predict_memory import memory_table
 from magicdec.cli.predict_table import best_rows, columns, milliseconds, render
@@ -21,10 +21,7 @@ from magicdec.profiles.costs.passes import BOUNDS
 from magicdec.profiles.predictions import budget_text
 
 MOST_TABLE_ROWS = 500
-MODE_TITLES = {
-    "plain": "plain", "standard": "standard", "sparse_self": "sparse self",
-    "sparse_model": "sparse model",
-}  # fmt: skip
+MOST_BUDGETS = 6  # that have sentences of their own
 
 
 def print_page(console: Console, asked: Question, grid: Grid, heatmap: bool) -> None:
@@ -37,10 +34,12 @@ def print_page(console: Console, asked: Question, grid: Grid, heatmap: bool) -> 
     look = symbols(console)
     parts: list[RenderableType] = [_heading(asked, grid, look)]
     parts += _maps(grid, console.width, look) if heatmap else _table(asked, grid, console, look)
-    said = _lines(outlook(outlooks(asked.setup, grid.axes)), look)
+    budgets = spread(len(grid.axes.budget), MOST_BUDGETS)
+    shown = [grid.axes.budget[index] for index in budgets]
+    said = _lines(outlook(outlooks(asked.setup, shown, grid.axes.gamma)), look)
     parts.append(Group(said, Text(LARGE_BATCHES, "dim")))
     parts.append(memory_table(asked, look))
-    parts.append(_lines(conclusion(grid), look))
+    parts.append(_lines(conclusion(grid, budgets), look))
     for index, part in enumerate(parts):
         if index:
             console.print()
@@ -74,9 +73,12 @@ def headline(asked: Question, grid: Grid) -> str:
         who += f", {drafting.weights} weights"
     rates = setup.acceptance.rates
     alpha = f"{rates[0]:.3g}" if setup.acceptance.constant else ", ".join(f"{a:.3g}" for a in rates)
+    budgets = [str(budget_text(budget)) for budget in grid.axes.budget]
+    if len(budgets) > MOST_BUDGETS:
+        budgets = [f"{budgets[0]} to {budgets[-1]}"]
     return (
-        f"{setup.target.name} on {setup.hardware.label} · {who}, budget "
-        f"{', '.join(str(budget_text(b)) for b in grid.axes.budget)} · α {alpha}"
+        f"{setup.target.name} on {setup.hardware.label} · {who}, budget {', '.join(budgets)} "
+        f"· α {alpha}"
     )
 
 
@@ -122,7 +124,7 @@ def _lines(said: list[str], look: Symbols) -> RenderableType:
 
 
 def _maps(grid: Grid, width: int, look: Symbols) -> Iterator[RenderableType]:
-    for budget in range(len(grid.axes.budget)):
+    for budget in spread(len(grid.axes.budget), MOST_BUDGETS):
         lines = heat_lines(speedup_map(grid, budget), width, look)
         title = f"{map_title(grid, budget)}; batch down, context across"
         yield Group(Text(plain_text(title, look), "bold"), *lines)

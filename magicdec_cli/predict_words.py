@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,11 @@ from magicdec.profiles.predictions import budget_text
 MOST_BATCHES = 6  # named one by one
 
 
-def conclusion(grid: Grid) -> list[str]:
-    """Where speculation pays, from which context on, and what it fails on where it does not."""
+def conclusion(grid: Grid, budgets: Sequence[int] = (0,)) -> list[str]:
+    """For each of `budgets`, by index: where speculation pays, and what it fails on elsewhere."""
     said = []
-    for index, budget in enumerate(grid.axes.budget):
+    for index in budgets:
+        budget = grid.axes.budget[index]
         sentences = " ".join(_sentences(grid, index))
         several = len(grid.axes.budget) > 1
         said.append(f"Budget {budget_text(budget)}: {sentences}" if several else sentences)

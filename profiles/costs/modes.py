@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from magicdec.profiles.costs.capacity import memory, usable_bytes
@@ -53,18 +53,22 @@ def modes(setup: Setup, budget: int | None, standard: ModelShape | None) -> list
 def room(setup: Setup, axes: Axes, compared: Sequence[Mode]) -> list[Room]:
     """Every mode at every context, at the longest draft."""
     usable, gamma = usable_bytes(setup.hardware, setup.reserve), max(axes.gamma)
-    rooms = []
-    for context in axes.context:
-        for mode in compared:
-            kept = memory(
-                setup.target, setup.hardware, mode.drafting, context=context, gamma=gamma,
-                weight_bytes=setup.weight_bytes, kv_bytes=setup.kv_bytes,
-            )  # fmt: skip
-            rooms.append(
-                Room(
-                    mode, context, gamma, kept.weights, kept.draft_weights,
-                    float(kept.full_kv_row), float(kept.draft_kv_row),
-                    int(kept.largest_batch(usable)),
-                )
-            )  # fmt: skip
-    return rooms
+    by_mode = [_rooms(setup, mode, axes.context, gamma, usable) for mode in compared]
+    return [found for at_context in zip(*by_mode, strict=True) for found in at_context]
+
+
+def _rooms(
+    setup: Setup, mode: Mode, contexts: Sequence[int], gamma: int, usable: float
+) -> Iterator[Room]:
+    kept = memory(
+        setup.target, setup.hardware, mode.drafting, context=contexts, gamma=gamma,
+        weight_bytes=setup.weight_bytes, kv_bytes=setup.kv_bytes,
+    )  # fmt: skip
+    per_context = (
+        contexts, kept.full_kv_row.tolist(), kept.draft_kv_row.tolist(),
+        kept.largest_batch(usable).tolist(),
+    )  # fmt: skip
+    for context, full, draft, rows in zip(*per_context, strict=True):
+        yield Room(
+            mode, context, gamma, kept.weights, kept.draft_weights, full, draft, int(rows)
+        )  # fmt: skip

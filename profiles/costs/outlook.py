@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from magicdec.profiles.costs.grid import Axes, Setup
+from magicdec.profiles.costs.grid import Setup
 from magicdec.profiles.costs.speculation import step_costs
 from magicdec.profiles.costs.thresholds import MANY, Asked, break_even, growth_threshold
 
@@ -23,9 +24,9 @@ class Outlook:
     break_even_context: float | None  # beyond it a large batch gains
 
 
-def outlooks(setup: Setup, axes: Axes) -> list[Outlook]:
-    """One for each budget."""
-    return [_outlook(setup, budget, axes.gamma) for budget in axes.budget]
+def outlooks(setup: Setup, budgets: Sequence[int | None], gammas: tuple[int, ...]) -> list[Outlook]:
+    """One for each budget. Each takes hundredths of a second: give a few, not thousands."""
+    return [_outlook(setup, budget, gammas) for budget in budgets]
 
 
 def _outlook(setup: Setup, budget: int | None, gammas: tuple[int, ...]) -> Outlook:

@@ -361,3 +361,26 @@ def test_thresholds_separate_gain_from_loss_at_large_batches(
     assert at(growth * 1.1, 100_000) > at(growth * 1.1, 10_000)
     # The threshold takes the fixed parts of all passes for equal: below it, not just below.
     assert at(growth * 0.7, 100_000) < at(growth * 0.7, 10_000)
+
+
+def test_many_budgets_share_what_does_not_depend_on_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    grid = ("--batch", "8", "--context", "8k,32k", "--budget", "64-4096*2", "--gamma", "2")
+    document = json.loads(output(capsys, *grid, "--format", "json"))
+    kinds = [(room["mode"], room["context"], room["budget"]) for room in document["capacity"]]
+    assert len(kinds) == len(set(kinds)) == 2 * (1 + 1 + 7)
+    assert [found["budget"] for found in document["thresholds"]] == [64 * 2**i for i in range(7)]
+    page = output(capsys, *grid)
+    assert "budget 64 to 4096" in page and page.count("Budget ") == 6
+
+
+def test_a_smaller_draft_cache_leaves_more_room(capsys: pytest.CaptureFixture[str]) -> None:
+    grid = ("--context", "4k", "--batch", "1", "--budget", "256,1024,full", "--gamma", "3")
+    document = json.loads(output(capsys, *grid, "--format", "json"))
+    rows = {
+        room["budget"]: room["largest_batch"]
+        for room in document["capacity"] if room["mode"] == "sparse_self"
+    }  # fmt: skip
+    assert rows[256] > rows[1024] > rows["full"]
+    assert {cell["budget"]: cell["largest_batch"] for cell in document["cells"]} == rows

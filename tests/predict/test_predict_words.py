@@ -72,7 +72,7 @@ def test_the_longest_swept_gamma_is_marked_as_perhaps_not_the_best() -> None:
 @pytest.mark.parametrize("budgets", [(512,), (512, None)])
 def test_budgets_are_named_when_there_are_several(budgets: tuple[int | None, ...]) -> None:
     found = grid(Axes((8, 32), (8000, 32000), budgets, (1, 2)))
-    lines = conclusion(found)
+    lines = conclusion(found, range(len(budgets)))
     assert len(lines) == len(budgets)
     assert [line.startswith("Budget") for line in lines] == [len(budgets) > 1] * len(budgets)
     assert np.array_equal(found.best.shape, (2, 2, len(budgets)))
