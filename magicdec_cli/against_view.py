@@ -9,12 +9,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from magicdec.cli.columns import Column, Row, render, text_rows
 from magicdec.cli.console import TERMINAL, Symbols, symbols
 from magicdec.cli.tables import Cell, Format, print_json, print_listing
 from magicdec.engine.errors import ConfigError, require
 
 if TYPE_CHECKING:
+    from magicdec.cli.columns import Column, Row
     from magicdec.profiles.costs.against import Compared, Summary
 
 FORMATS: tuple[str, ...] = ("table", "md", "csv", "json", "jsonl")
@@ -102,6 +102,7 @@ def _draft(c: Compared) -> str:
 
 def _columns() -> list[Column]:
     """In the order of the table; pairs are predicted / measured."""
+    from magicdec.cli.columns import Column
 
     def text(title: str, rank: int, name: str) -> Column:
         return Column(title, rank, lambda row, look: str(row[name]), left=True)
@@ -122,6 +123,8 @@ def _columns() -> list[Column]:
 
 
 def _print_pairs(rows: Sequence[Row], format: str) -> None:
+    from magicdec.cli.columns import render, text_rows
+
     if format == "md":
         shown = _columns()
         print_listing([c.title for c in shown], list(text_rows(rows, shown, Symbols())), "md")
