@@ -1,0 +1,1 @@
+"""Profiles as the settings of other engines."""
