@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from magicdec.cli.commands import FormatOption
+
 FileArgument = Annotated[
     str,
     typer.Argument(
@@ -23,6 +25,23 @@ ExportFormat = Literal[
 
 def _choice(flag: str, help: str) -> object:
     return typer.Option(flag, help=help, rich_help_panel="Cells", show_default=False)
+
+
+def show(
+    file: FileArgument,
+    *,
+    format: FormatOption = "table",
+    svg: Annotated[
+        Path | None,
+        typer.Option(
+            "--svg", metavar="FILE", show_default=False, help="Also draw the tables and plots."
+        ),
+    ] = None,
+) -> None:
+    """Show a profile's cells, speedups, acceptance and where the time went."""
+    from magicdec.cli.profile_show import run_show
+
+    run_show(file, format, svg)
 
 
 def export(
