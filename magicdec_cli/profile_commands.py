@@ -44,6 +44,33 @@ def show(
     run_show(file, format, svg)
 
 
+def compare(
+    a: FileArgument,
+    b: FileArgument,
+    *,
+    format: FormatOption = "table",
+    threshold: Annotated[
+        str | None,
+        typer.Option(
+            "--threshold", metavar="SHARE", show_default=False,
+            help="Exit with 1 when a figure fell significantly and by more than this (5% or "
+            "0.05), a cell fails that worked, or is no longer lossless.",
+        ),
+    ] = None,
+    by: Annotated[
+        Literal["both", "tokens", "speedup"],
+        typer.Option("--by", help="The figures that --threshold judges."),
+    ] = "both",
+) -> int | None:  # fmt: skip
+    """Compare two profiles cell by cell: B against A, and what is more than noise."""
+    from magicdec.cli.profile_compare import run_compare
+
+    figures = {"tokens": ["tokens_per_s"], "speedup": ["speedup"]}.get(
+        by, ["tokens_per_s", "speedup"]
+    )
+    return run_compare(a, b, format, threshold, figures)
+
+
 def export(
     file: FileArgument,
     *,
