@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from magicdec.cli.bars import counted
 from magicdec.cli.console import TERMINAL, symbols
 from magicdec.cli.profile_panels import (
     acceptance_curve,
@@ -57,10 +58,10 @@ def print_profile(console: Console, profile: Profile) -> None:
 def _parts(console: Console, profile: Profile) -> Iterator[RenderableType]:
     look, width = symbols(console), min(console.width, SVG_WIDTH)
     done, failed = len(profile.finished), len(profile.cells) - len(profile.finished)
-    counted = f"{done:,} cells" + (f", {failed:,} failed" if failed else "")
+    total = counted(done, "cell") + (f", {failed:,} failed" if failed else "")
     drafts = sorted({_drafts(cell.key) for cell in profile.cells})
     lines = [*header_notes(profile.header), *(f"drafts: {text}" for text in drafts)]
-    yield Group(*map(Text, lines), Text(counted, "bold"))
+    yield Group(*map(Text, lines), Text(total, "bold"))
     if not profile.cells:
         return
     yield cell_table(profile, look)
