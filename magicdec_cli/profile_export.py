@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Literal
 
@@ -41,7 +42,11 @@ def run_export(
         return
     beside = output.with_name(output.name + ".notes.md")
     _write(output, made.text)
-    lines = [f"# {output.name}, exported for {format}", "", *(f"- {note}" for note in made.notes)]
+    lines = [
+        f"# {output.name}, exported for {format}",
+        "",
+        *(f"- {_escaped(note)}" for note in made.notes),
+    ]
     _write(beside, "\n".join(lines) + "\n")
     TERMINAL.note(f"wrote {output} and {beside}")
 
@@ -52,6 +57,11 @@ def run_check(path: str, format: str) -> None:
         raise ConfigError(f"--check knows engine formats, not {format}")
     format_named(format).check(decode(read_bounded(path, 2**20), path))
     TERMINAL.note(f"{path}: valid for {format}")
+
+
+def _escaped(note: str) -> str:
+    """Names come from the profile: they must not become markup."""
+    return re.sub(r"([<>\[\]`])", r"\\\1", note)
 
 
 def _write(path: Path, text: str) -> None:

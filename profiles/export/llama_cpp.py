@@ -7,6 +7,7 @@ import shlex
 from magicdec.profiles.export.plan import Plan
 from magicdec.profiles.export.settings import EngineOptions, Export, wrong
 from magicdec.profiles.export.vllm import REPLAY, check_rates
+from magicdec.profiles.recorded.fields import shown
 
 NAME = "llama.cpp"
 KNOWN = {"--spec-type", "--spec-draft-model", "--spec-draft-n-max", "--spec-draft-n-min",
@@ -16,7 +17,7 @@ KNOWN = {"--spec-type", "--spec-draft-model", "--spec-draft-n-max", "--spec-draf
 def render(plan: Plan, options: EngineOptions) -> Export:
     plan.speculates()
     gamma = plan.best()
-    notes = ["for llama.cpp b11549 or later: xargs llama-server -m MODEL < FILE"]
+    notes = ["for llama.cpp b11549 or later: xargs -a FILE llama-server -m MODEL"]
     if gamma == 0:
         gamma = max(part.gamma for part in plan.schedule())
         notes.append("over all places plain decoding is best: this is the γ of the best batch")
@@ -66,7 +67,7 @@ def read_arguments(text: str, known: set[str], engine: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in zip(parts[::2], parts[1::2], strict=True):
         if name not in known or name in found:
-            raise wrong(engine, f"argument {name!r:.40} is unknown or given twice")
+            raise wrong(engine, f"argument {shown(name)} is unknown or given twice")
         found[name] = value
     return found
 
@@ -77,5 +78,5 @@ def number(text: str, engine: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < float("inf"):
-        raise wrong(engine, f"{text!r:.40} is no number of at least 0")
+        raise wrong(engine, f"{shown(text)} is no number of at least 0")
     return value

@@ -8,6 +8,7 @@ import shlex
 from magicdec.profiles.export.plan import Plan, spans
 from magicdec.profiles.export.settings import EngineOptions, Export, wrong
 from magicdec.profiles.export.vllm import REPLAY, is_count
+from magicdec.profiles.recorded.fields import shown
 from magicdec.profiles.recorded.reading import parse_json
 
 NAME = "SGLang"
@@ -59,7 +60,7 @@ def check(text: str) -> None:
         raise wrong(NAME, "the file must be an object with an entry per batch size")
     for key, entry in config.items():
         if not (key.isascii() and key.isdigit() and str(int(key)) == key and key != "0"):
-            raise wrong(NAME, f"a key must be a batch size, got {key!r:.40}")
+            raise wrong(NAME, f"a key must be a batch size, got {shown(key)}")
         if not isinstance(entry, dict) or set(entry) != {"candidate_steps"}:
             raise wrong(NAME, f"batch {key} must have candidate_steps and nothing else")
         steps = entry["candidate_steps"]

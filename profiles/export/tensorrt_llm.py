@@ -9,6 +9,7 @@ from magicdec.engine.errors import ConfigError
 from magicdec.profiles.export.plan import Plan, Range
 from magicdec.profiles.export.settings import EngineOptions, Export, wrong
 from magicdec.profiles.export.vllm import REPLAY, is_count
+from magicdec.profiles.recorded.fields import shown
 
 NAME = "TensorRT-LLM"
 UPPER = "upper bounds (newer releases, which stop speculating above the last)"
@@ -72,7 +73,7 @@ def check(text: str) -> None:
     if not isinstance(spec, dict):
         raise wrong(NAME, "there is no speculative_config")
     if unknown := [name for name in spec if name not in KNOWN]:
-        raise wrong(NAME, f"unknown member {unknown[0]!r:.60}")
+        raise wrong(NAME, f"unknown member {shown(unknown[0])}")
     if spec.get("decoding_type") != "DraftTarget":
         raise wrong(NAME, "decoding_type must be DraftTarget")
     if not isinstance(spec.get("speculative_model"), str) or not spec["speculative_model"]:
@@ -89,8 +90,8 @@ def _check_schedule(schedule: Any, most: int) -> None:
         raise wrong(NAME, "draft_len_schedule must map batch sizes to draft lengths")
     for batch, gamma in schedule.items():
         if not is_count(batch) or batch < 1:
-            raise wrong(NAME, f"a schedule key must be a batch size, got {batch!r:.40}")
+            raise wrong(NAME, f"a schedule key must be a batch size, got {shown(batch)}")
         if not is_count(gamma) or gamma > most:
-            raise wrong(NAME, f"draft length {gamma!r:.40} is not in 0..max_draft_len {most}")
+            raise wrong(NAME, f"draft length {shown(gamma)} is not in 0..max_draft_len {most}")
     if schedule[min(schedule)] != most:
         raise wrong(NAME, "the smallest batch size must have max_draft_len")

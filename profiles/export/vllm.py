@@ -8,6 +8,7 @@ from typing import Any, TypeGuard
 
 from magicdec.profiles.export.plan import Plan
 from magicdec.profiles.export.settings import EngineOptions, Export, wrong
+from magicdec.profiles.recorded.fields import shown
 from magicdec.profiles.recorded.reading import parse_json
 
 NAME = "vLLM"
@@ -61,7 +62,7 @@ def read(text: str, known: set[str], method: str) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise wrong(NAME, "the configuration must be a JSON object")
     if unknown := sorted(set(config) - known):
-        raise wrong(NAME, f"unknown member {unknown[0]!r:.60}")
+        raise wrong(NAME, f"unknown member {shown(unknown[0])}")
     if config.get("method") != method:
         raise wrong(NAME, f"method must be {method!r}")
     most = config.get("num_speculative_tokens")
@@ -88,7 +89,7 @@ def check_replay(config: dict[str, Any], most: int) -> None:
 def check_rates(rates: Sequence[Any], engine: str) -> None:
     for rate in rates:
         if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate <= 1:
-            raise wrong(engine, f"acceptance rates lie in 0..1, got {rate!r:.40}")
+            raise wrong(engine, f"acceptance rates lie in 0..1, got {shown(rate)}")
     if list(rates) != sorted(rates, reverse=True):
         raise wrong(engine, "acceptance rates must not rise from one position to the next")
 
@@ -100,7 +101,7 @@ def check_ranges(entries: Any, most: int) -> None:
     end = 0
     for entry in entries:
         if not isinstance(entry, list) or len(entry) != 3 or not all(map(is_count, entry)):
-            raise wrong(NAME, f"an entry must be [first, last, K], got {entry!r:.60}")
+            raise wrong(NAME, f"an entry must be [first, last, K], got {shown(entry)}")
         first, last, gamma = entry
         if end == 0 and first != 1:
             raise wrong(NAME, f"the first range must start at batch 1, got {first}")

@@ -10,6 +10,7 @@ from magicdec.engine.errors import ConfigError
 from magicdec.profiles.export.plan import Plan, spans
 from magicdec.profiles.export.settings import EngineOptions, Export, wrong
 from magicdec.profiles.export.vllm import KNOWN, NAME, REPLAY, SCHEDULE, is_count, read, replayed
+from magicdec.profiles.recorded.fields import shown
 
 
 def render(plan: Plan, options: EngineOptions) -> Export:
@@ -49,7 +50,7 @@ def check(text: str) -> None:
         raise wrong(NAME, f"{SCHEDULE} must be a list of [bs, bs, context, context, K]")
     for entry in entries:
         if not isinstance(entry, list) or len(entry) != 5 or not all(map(is_count, entry)):
-            raise wrong(NAME, f"an entry must be five integers, got {entry!r:.60}")
+            raise wrong(NAME, f"an entry must be five integers, got {shown(entry)}")
         if entry[4] > config["num_speculative_tokens"]:
             raise wrong(NAME, f"K {entry[4]} exceeds num_speculative_tokens")
     batches = sorted({(entry[0], entry[1]) for entry in entries})

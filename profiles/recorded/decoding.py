@@ -9,7 +9,7 @@ from typing import Literal
 
 from magicdec.engine.config import MAX_GAMMA
 from magicdec.engine.events import PHASES, PhaseTimes
-from magicdec.profiles.recorded.fields import COUNT, Fields, last_part
+from magicdec.profiles.recorded.fields import COUNT, Fields, last_part, model_name
 from magicdec.profiles.recorded.schema import (
     Cell,
     CellKey,
@@ -36,7 +36,7 @@ def header_from_json(value: object, where: str) -> Header:
         created=fields.text("created"),
         tool=fields.text("tool"),
         environment=fields.scalars("environment"),
-        model=fields.text("model"),
+        model=model_name(fields.text("model")),
         dtype=fields.text("dtype"),
         kv_dtype=fields.text("kv_dtype"),
         documents=tuple(_source(part) for part in workload.objects("documents")),

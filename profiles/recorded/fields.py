@@ -31,6 +31,12 @@ def last_part(name: str) -> str:
     return name.replace("\\", "/").rstrip("/").rpartition("/")[2] or name
 
 
+def model_name(name: str) -> str:
+    """A hub's id as it is, a path without its folders."""
+    local = name.startswith(("/", "~", ".")) or "\\" in name or name.count("/") > 1
+    return last_part(name) if local else name
+
+
 class Fields:
     """An object's members, read by name. Raises ConfigError that says where and what.
 

@@ -18,6 +18,7 @@ from magicdec.profiles.records import RUN_SCHEMA
 MAX_BYTES = 64 * 2**20
 MAX_LINE = 4 * 2**20
 MAX_CELLS = 100_000
+MAX_RUN = 16 * 2**20  # a run's document
 
 
 def read_profile(path: str | Path) -> Profile:
@@ -28,6 +29,8 @@ def read_profile(path: str | Path) -> Profile:
     """
     name = clean(last_part(str(path)))
     text = decode(read_bounded(path), name)
+    if text.count("\n") > 2 * MAX_CELLS:
+        raise ConfigError(f"{name} has more than {2 * MAX_CELLS:,} lines; no profile has")
     lines = text.split("\n")
     if (run := _run_document(lines[0], text, name)) is not None:
         return run
@@ -101,6 +104,8 @@ def _run_document(first: str, text: str, name: str) -> Profile | None:
     if RUN_SCHEMA not in text[:4096]:
         return None
     whole = text if first.strip() == "{" else first
+    if len(whole) > MAX_RUN:
+        raise ConfigError(f"{name} is larger than {MAX_RUN / 2**20:.0f} MiB; no run's document is")
     document = parse_json(whole, name)
     if not isinstance(document, dict) or document.get("schema") != RUN_SCHEMA:
         return None

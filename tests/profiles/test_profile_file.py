@@ -255,6 +255,21 @@ def test_a_line_of_megabytes_is_refused(make, tmp_path):
     assert "longer than 4 MiB" in refused(path)
 
 
+def test_lines_without_end_are_refused_unparsed(make, tmp_path):
+    path = tmp_path / "p.jsonl"
+    path.write_text(make.lines()[0] + "\n" + "{}\n" * 300_000)
+    assert "lines" in refused(path)
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [("org/model", "org/model"), ("/home/me/model", "model"), ("~/m", "m"), ("C:\\a\\m", "m")],
+)
+def test_a_models_folder_is_nobodys_business(make, tmp_path, given, shown):
+    make.header = replace(make.header, model=given)
+    assert read_profile(make.write(tmp_path / "p.jsonl")).header.model == shown
+
+
 def test_names_are_harmless(make, tmp_path):
     header = header_to_json(make.header)
     header["model"] = "\x1b]0;gotcha\x07model\n\u202egnp" + "x" * 100_000
