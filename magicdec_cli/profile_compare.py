@@ -37,7 +37,10 @@ def run_compare(
     if format == "json":
         print_json(_document(found, limit, regressions))
     elif format == "table":
-        _print_table(found)
+        if found.pairs:
+            _print_table(found)
+        else:
+            TERMINAL.note("no cell is in both profiles")
     else:
         _print_rows(found, format)
     _note_missing(found)

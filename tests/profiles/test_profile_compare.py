@@ -103,6 +103,12 @@ def test_cells_of_one_side_are_listed(make, files, magicdec):
     assert [key["batch"] for key in document["only_a"] + document["only_b"]] == [2, 8]
 
 
+def test_nothing_in_common_is_said(make, files, magicdec):
+    a, b = files([make.cell(1)], [make.cell(2)])
+    code, out, err = magicdec("profile", "compare", a, b)
+    assert (code, out) == (0, "") and "no cell is in both" in err
+
+
 def test_other_machines_and_workloads_are_warned_about(make, magicdec, tmp_path):
     a = make.write(tmp_path / "a.jsonl", make.cell())
     make.header = replace(
