@@ -12,8 +12,8 @@ from magicdec.cli.tables import Cell as TableCell
 from magicdec.cli.tables import Format, print_json, print_listing
 from magicdec.engine.errors import ConfigError
 from magicdec.profiles.comparing import FIGURES, LEVEL, Change, Comparison, Pair, compare
-from magicdec.profiles.recorded.encoding import key_to_json
-from magicdec.profiles.recorded.reading import read_profile
+from magicdec.profiles.storage.encoding import key_to_json
+from magicdec.profiles.storage.reading import read_profile
 
 MOST_LISTED = 10
 STYLES = {"faster": "green", "slower": "bold red"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from pathlib import Path
 from typing import Literal
@@ -12,8 +13,8 @@ from magicdec.profiles.export.notes import header_notes
 from magicdec.profiles.export.planning import Wanted, make_plan
 from magicdec.profiles.export.registry import export, format_named
 from magicdec.profiles.export.settings import EngineOptions, Export
-from magicdec.profiles.recorded.flat import flat
-from magicdec.profiles.recorded.reading import decode, read_bounded, read_profile
+from magicdec.profiles.storage.flat import flat
+from magicdec.profiles.storage.reading import decode, read_bounded, read_profile
 
 TABLES = ("csv", "md")
 
@@ -25,14 +26,15 @@ def run_export(
     for warning in profile.warnings:
         TERMINAL.note(f"warning: {warning}")
     if format in TABLES:
-        from magicdec.cli.tables import listing_text
+        from magicdec.cli.tables import print_listing
 
         rows = [flat(cell) for cell in profile.cells]
         if not rows:
             raise ConfigError("the profile has no cells yet")
+        out = io.StringIO()
         kind: Literal["csv", "md"] = "csv" if format == "csv" else "md"
-        text = listing_text(list(rows[0]), [list(row.values()) for row in rows], kind)
-        made = Export(text, tuple(header_notes(profile.header)))
+        print_listing(list(rows[0]), [list(row.values()) for row in rows], kind, out)
+        made = Export(out.getvalue(), tuple(header_notes(profile.header)))
     else:
         made = export(make_plan(profile, wanted), format, options)
     if output is None:

@@ -11,11 +11,12 @@ from rich.text import Text
 
 from magicdec.cli.bars import bar, rate
 from magicdec.cli.console import Symbols
+from magicdec.cli.heatmap import color, ink
 from magicdec.cli.number_lines import PHASE_STYLES, ratio_text
 from magicdec.cli.plots import curves
 from magicdec.profiles.export.acceptance import pool
-from magicdec.profiles.recorded.flat import lossless_word
-from magicdec.profiles.recorded.schema import Cell, Drafter, Profile
+from magicdec.profiles.storage.flat import lossless_word
+from magicdec.profiles.storage.schema import Cell, Drafter, Profile
 
 MOST_CELLS = 60
 MOST_LINES = 12
@@ -75,7 +76,7 @@ def _label(cell: Cell, look: Symbols) -> str:
 
 
 def best_table(profile: Profile, width: int, look: Symbols) -> list[Text] | None:
-    """The best measured speedup by batch × context, with the γ that gave it."""
+    """A heat map: the best measured speedup by batch × context, with the γ that gave it."""
     best = _best(profile)
     contexts = sorted({context for _, context in best})
     batches = sorted({batch for batch, _ in best})
@@ -110,8 +111,12 @@ def _best(profile: Profile) -> dict[tuple[int, int], Cell]:
 
 
 def _speedup_cell(cell: Cell, look: Symbols) -> Text:
+    """On the colour that predictions have for this speedup; the mark says it without colour."""
     assert cell.speedup is not None
-    return ratio_text(cell.speedup, look).append(f" {look.gamma}{cell.key.gamma}", "dim")
+    background = color(cell.speedup)
+    red, green, blue = background
+    text = f" {ratio_text(cell.speedup, look).plain} {look.gamma}{cell.key.gamma} "
+    return Text(text, f"{ink(background)} on rgb({red},{green},{blue})")
 
 
 def acceptance_curve(profile: Profile, width: int, look: Symbols) -> list[Text] | None:

@@ -24,10 +24,10 @@ from magicdec.cli.tables import Cell as TableCell
 from magicdec.cli.tables import Format, print_json, print_listing
 from magicdec.engine.errors import ConfigError
 from magicdec.profiles.export.notes import header_notes
-from magicdec.profiles.recorded.encoding import cell_to_json, header_to_json
-from magicdec.profiles.recorded.flat import flat
-from magicdec.profiles.recorded.reading import read_profile
-from magicdec.profiles.recorded.schema import CellKey, Profile
+from magicdec.profiles.storage.encoding import cell_to_json, header_to_json
+from magicdec.profiles.storage.flat import flat
+from magicdec.profiles.storage.reading import read_profile
+from magicdec.profiles.storage.schema import CellKey, Profile
 
 SVG_WIDTH = 100
 

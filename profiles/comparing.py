@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from magicdec.profiles.recorded.schema import Cell, CellKey, Profile, Repeat
+from magicdec.profiles.storage.schema import Cell, CellKey, Profile, Repeat
 
 LEVEL = 0.05
 FIGURES: Mapping[str, Callable[[Repeat], float | None]] = {

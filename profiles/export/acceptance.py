@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from magicdec.profiles.recorded.schema import Cell
+from magicdec.profiles.storage.schema import Cell
 
 
 @dataclass(frozen=True, slots=True)

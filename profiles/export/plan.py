@@ -11,7 +11,7 @@ from itertools import pairwise
 from magicdec.engine.errors import ConfigError
 from magicdec.profiles.export.acceptance import Acceptance, pool
 from magicdec.profiles.export.timings import Timing
-from magicdec.profiles.recorded.schema import Cell, Drafter, Header
+from magicdec.profiles.storage.schema import Cell, Drafter, Header
 
 #: Time per token relative to plain decoding, by γ; 0 is plain decoding itself.
 Times = Mapping[int, float]

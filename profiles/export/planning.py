@@ -11,8 +11,8 @@ from pathlib import Path
 from magicdec.engine.errors import ConfigError
 from magicdec.profiles.export.plan import Place, Plan, Times, measured_times, target_times
 from magicdec.profiles.export.timings import read_timings
-from magicdec.profiles.recorded.fields import clean, last_part
-from magicdec.profiles.recorded.schema import Cell, Drafter, Profile
+from magicdec.profiles.storage.fields import clean, last_part
+from magicdec.profiles.storage.schema import Cell, Drafter, Profile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ import shlex
 from magicdec.profiles.export.plan import Plan, spans
 from magicdec.profiles.export.settings import EngineOptions, Export, wrong
 from magicdec.profiles.export.vllm import REPLAY, is_count
-from magicdec.profiles.recorded.fields import shown
-from magicdec.profiles.recorded.reading import parse_json
+from magicdec.profiles.storage.fields import shown
+from magicdec.profiles.storage.reading import parse_json
 
 NAME = "SGLang"
 NEAR = 1.03  # times the best time per token: as good, by what a short run can tell

@@ -8,8 +8,8 @@ from typing import Any, TypeGuard
 
 from magicdec.profiles.export.plan import Plan
 from magicdec.profiles.export.settings import EngineOptions, Export, wrong
-from magicdec.profiles.recorded.fields import shown
-from magicdec.profiles.recorded.reading import parse_json
+from magicdec.profiles.storage.fields import shown
+from magicdec.profiles.storage.reading import parse_json
 
 NAME = "vLLM"
 SCHEDULE = "num_speculative_tokens_per_batch_size"

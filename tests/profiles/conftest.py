@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from magicdec.engine.events import PhaseTimes
-from magicdec.profiles.recorded.encoding import cell_to_json, header_to_json
-from magicdec.profiles.recorded.schema import (
+from magicdec.profiles.storage.encoding import cell_to_json, header_to_json
+from magicdec.profiles.storage.schema import (
     Cell,
     CellKey,
     Grid,

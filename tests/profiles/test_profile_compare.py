@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from magicdec.profiles.comparing import holm, welch
-from magicdec.profiles.recorded.schema import Cell, Verdict
+from magicdec.profiles.storage.schema import Cell, Verdict
 
 Noise = Callable[[float], list[float]]
 

@@ -19,7 +19,7 @@ from magicdec.profiles.export.acceptance import Acceptance, pool
 from magicdec.profiles.export.plan import spans
 from magicdec.profiles.export.registry import FORMATS, format_named
 from magicdec.profiles.export.timings import read_timings
-from magicdec.profiles.recorded.reading import read_profile
+from magicdec.profiles.storage.reading import read_profile
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.events import PhaseTimes
-from magicdec.profiles.recorded.decoding import cell_from_json
-from magicdec.profiles.recorded.encoding import cell_to_json, header_to_json
-from magicdec.profiles.recorded.reading import MAX_BYTES, read_profile
-from magicdec.profiles.recorded.schema import Cell, CellKey, Repeat, Sample, StepTimes
-from magicdec.profiles.recorded.writing import ProfileWriter
+from magicdec.profiles.storage.decoding import cell_from_json
+from magicdec.profiles.storage.encoding import cell_to_json, header_to_json
+from magicdec.profiles.storage.reading import MAX_BYTES, read_profile
+from magicdec.profiles.storage.schema import Cell, CellKey, Repeat, Sample, StepTimes
+from magicdec.profiles.storage.writing import ProfileWriter
 
 
 def refused(path: Path) -> str:
@@ -339,7 +339,7 @@ def test_another_model_or_file_is_not_continued(make, tmp_path):
 
 def test_reading_needs_no_heavy_library():
     code = (
-        "import sys, magicdec.profiles.recorded.writing;"
+        "import sys, magicdec.profiles.storage.writing;"
         "print([m for m in ('torch', 'numpy', 'transformers', 'rich') if m in sys.modules])"
     )
     done = subprocess.run(

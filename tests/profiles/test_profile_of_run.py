@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from magicdec.engine.errors import ConfigError
-from magicdec.profiles.recorded.reading import read_profile
+from magicdec.profiles.storage.reading import read_profile
 
 FAKE = Path(__file__).parents[1] / "fake_session.py"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from magicdec.profiles.recorded.schema import Cell
+from magicdec.profiles.storage.schema import Cell
 
 
 @pytest.fixture

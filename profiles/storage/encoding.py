@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from magicdec.engine.events import PHASES
-from magicdec.profiles.recorded.schema import (
+from magicdec.profiles.storage.schema import (
     SCHEMA,
     Cell,
     CellKey,

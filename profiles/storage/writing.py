@@ -9,9 +9,9 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from magicdec.engine.errors import ConfigError
-from magicdec.profiles.recorded.encoding import cell_to_json, header_to_json
-from magicdec.profiles.recorded.reading import read_profile
-from magicdec.profiles.recorded.schema import Cell, CellKey, Header
+from magicdec.profiles.storage.encoding import cell_to_json, header_to_json
+from magicdec.profiles.storage.reading import read_profile
+from magicdec.profiles.storage.schema import Cell, CellKey, Header
 
 
 class ProfileWriter:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from magicdec.engine.errors import ConfigError
-from magicdec.profiles.recorded.decoding import cell_from_json, header_from_json
-from magicdec.profiles.recorded.fields import clean, last_part, shown
-from magicdec.profiles.recorded.from_run import profile_of_run
-from magicdec.profiles.recorded.schema import SCHEMA, Cell, CellKey, Profile
 from magicdec.profiles.records import RUN_SCHEMA
+from magicdec.profiles.storage.decoding import cell_from_json, header_from_json
+from magicdec.profiles.storage.fields import clean, last_part, shown
+from magicdec.profiles.storage.from_run import profile_of_run
+from magicdec.profiles.storage.schema import SCHEMA, Cell, CellKey, Profile
 
 MAX_BYTES = 64 * 2**20
 MAX_LINE = 4 * 2**20

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from magicdec.profiles.recorded.schema import Cell, Scalar, StepTimes
+from magicdec.profiles.storage.schema import Cell, Scalar, StepTimes
 
 
 def flat(cell: Cell) -> dict[str, Scalar]:

@@ -7,9 +7,9 @@ from typing import Any
 
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.report import RunReport
-from magicdec.profiles.recorded.decoding import cell_from_json, header_from_json
-from magicdec.profiles.recorded.schema import Grid, Profile, Sample
 from magicdec.profiles.records import RUN_SCHEMA
+from magicdec.profiles.storage.decoding import cell_from_json, header_from_json
+from magicdec.profiles.storage.schema import Grid, Profile, Sample
 
 
 def sample_of(report: RunReport) -> Sample:

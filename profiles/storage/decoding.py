@@ -9,8 +9,8 @@ from typing import Literal
 
 from magicdec.engine.config import MAX_GAMMA
 from magicdec.engine.events import PHASES, PhaseTimes
-from magicdec.profiles.recorded.fields import COUNT, Fields, last_part, model_name
-from magicdec.profiles.recorded.schema import (
+from magicdec.profiles.storage.fields import COUNT, Fields, last_part, model_name
+from magicdec.profiles.storage.schema import (
     Cell,
     CellKey,
     Grid,
