@@ -136,7 +136,10 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """Median seconds: T_T plain step, T_D one draft step, T_V verify pass, selection per step."""
+    """Median seconds: T_T plain step, T_D one draft step, T_V verify pass, selection per step.
+
+    See `from_reports.step_times` for what each holds.
+    """
 
     plain: float | None = None
     draft: float | None = None
