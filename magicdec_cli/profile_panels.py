@@ -20,6 +20,7 @@ from magicdec.profiles.storage.schema import Cell, Drafter, Profile, StepTimes
 
 MOST_CELLS = 60
 MOST_LINES = 12
+MOST_ROWS = 24
 
 
 def cell_table(profile: Profile, look: Symbols) -> Table:
@@ -90,14 +91,15 @@ def best_table(profile: Profile, width: int, look: Symbols) -> list[Text] | None
     for context in contexts[:room]:
         heading.append(f"{context:>{column},}", "dim")
     lines.append(heading)
-    for batch in batches:
+    for batch in batches[:MOST_ROWS]:
         line = Text(f"{batch:>6}  ")
         for context in contexts[:room]:
             value = shown.get((batch, context), Text("-"))
             line.append(" " * (column - value.cell_len)).append_text(value)
         lines.append(line)
-    if len(contexts) > room:
-        lines.append(Text(f"and {len(contexts) - room} more contexts", "dim"))
+    for name, more in (("batches", len(batches) - MOST_ROWS), ("contexts", len(contexts) - room)):
+        if more > 0:
+            lines.append(Text(f"and {more:,} more {name}", "dim"))
     return lines
 
 
