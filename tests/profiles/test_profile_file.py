@@ -235,7 +235,7 @@ def test_files_that_are_no_profile(tmp_path, content, said):
 
 def test_places_that_are_no_file(tmp_path):
     assert "directory" in refused(tmp_path)
-    assert "device" in refused(Path("/dev/zero"))
+    assert refused(Path("/dev/zero")) == "'/dev/zero' is a device; give a file"
     assert "no file" in refused(tmp_path / "gone\x1b[2J")
     assert "cannot read" in refused(Path("a\0b"))
 
