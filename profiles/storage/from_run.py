@@ -8,7 +8,8 @@ from typing import Any
 from magicdec.engine.errors import ConfigError
 from magicdec.profiles.records import RUN_SCHEMA
 from magicdec.profiles.storage.decoding import cell_from_json, header_from_json
-from magicdec.profiles.storage.schema import Grid, Profile
+from magicdec.profiles.storage.header import Grid
+from magicdec.profiles.storage.schema import Profile
 
 
 def profile_of_run(document: dict[str, Any], name: str) -> Profile:
