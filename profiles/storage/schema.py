@@ -13,7 +13,7 @@ from magicdec.profiles.storage.header import Header, Scalar
 SCHEMA = "magicdec.profile/1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CellKey:
     """One setting. `selector_options` are sorted pairs, so that equal settings are equal keys."""
 
@@ -26,6 +26,10 @@ class CellKey:
     temperature: float
     draft_weights: str
 
+    def __lt__(self, other: CellKey) -> bool:
+        mine, theirs = ((k.batch, k.context, k.drafter.order, k.gamma) for k in (self, other))
+        return mine < theirs
+
     @property
     def drafter(self) -> Drafter:
         return Drafter(
@@ -37,7 +41,7 @@ class CellKey:
         return f"B {self.batch}, context {self.context:,}, {self.drafter.label}, γ {self.gamma}"
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class Drafter:
     """What acceptance depends on besides the text: how drafts are made and drawn."""
 
@@ -46,6 +50,15 @@ class Drafter:
     budget: int
     temperature: float
     draft_weights: str
+
+    def __lt__(self, other: Drafter) -> bool:
+        return self.order < other.order
+
+    @property
+    def order(self) -> tuple[str, int, float, str, str]:
+        """Options come last and as text: two values of one option may be of different types."""
+        options = repr(self.selector_options)
+        return self.selector, self.budget, self.temperature, self.draft_weights, options
 
     @property
     def label(self) -> str:

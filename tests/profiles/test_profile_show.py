@@ -69,6 +69,17 @@ def test_step_times_are_shown_and_null_is_a_dash(make, magicdec, tmp_path):
     assert lines[heading + 1].split() == ["4", "1,000", "3", "100.00", "20.00", "-", "-"]
 
 
+def test_options_of_any_kind_can_be_sorted(make, magicdec, tmp_path):
+    cells = [
+        replace(make.cell(), key=replace(make.cell().key, selector_options=(("a", value),)))
+        for value in (1, "x", None, 2.5)
+    ]
+    path = make.write(tmp_path / "p.jsonl", *cells)
+    assert magicdec("profile", "show", path)[0] == 0
+    assert magicdec("profile", "compare", path, path)[0] == 0
+    assert magicdec("profile", "export", path, "--to", "aiconfigurator")[0] == 0
+
+
 def test_json_is_the_file_as_one_document(recorded, magicdec):
     code, out, _ = magicdec("profile", "show", recorded, "--format", "json")
     document = json.loads(out)
