@@ -14,9 +14,11 @@ from typer.exceptions import TyperException
 
 from magicdec.cli import commands
 from magicdec.cli.console import TERMINAL, one_line, tolerate_narrow_encodings
-from magicdec.cli.help import GroupedHelp, HelpWithTerms
+from magicdec.cli.help import GroupedHelp, HelpWithTerms, PredictHelp
 from magicdec.cli.interrupts import INTERRUPTED
 from magicdec.cli.options import with_common, with_settings
+from magicdec.cli.predict_command import EPILOG as PREDICT_EPILOG
+from magicdec.cli.predict_command import predict
 from magicdec.cli.run_command import EPILOG, run
 from magicdec.engine.errors import MagicdecError
 
@@ -42,6 +44,7 @@ cache = _group("Stored prefills and converted models on this machine.")
 config = _group("Settings and where they come from.")
 
 app.command("run", cls=HelpWithTerms, epilog=EPILOG)(with_common(with_settings(run)))
+app.command("predict", cls=PredictHelp, epilog=PREDICT_EPILOG)(with_common(predict))
 app.command("selectors", cls=GroupedHelp)(with_common(commands.selectors))
 models.command("list", cls=GroupedHelp)(with_common(commands.models_list))
 models.command("pull", cls=GroupedHelp)(with_common(commands.models_pull))
