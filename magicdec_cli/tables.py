@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
 import sys
@@ -30,19 +31,28 @@ def print_listing(
     """
     if format == "json":
         print_json([dict(zip(columns, row, strict=True)) for row in rows], stream)
-        return
+    elif format == "table":
+        _print_table(columns, [[_text(cell) for cell in row] for row in rows])
+    else:
+        print(listing_text(columns, rows, format), end="", file=stream)
+
+
+def listing_text(
+    columns: Sequence[str], rows: Sequence[Sequence[Cell]], format: Literal["csv", "md"]
+) -> str:
+    """Rows as CSV or a Markdown table, with nothing for None."""
     text = [[_text(cell) for cell in row] for row in rows]
+    out = io.StringIO()
     if format == "csv":
-        writer = csv.writer(stream or sys.stdout, lineterminator="\n")
+        writer = csv.writer(out, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows(text)
-    elif format == "md":
-        print("| " + " | ".join(columns) + " |", file=stream)
-        print("|" + " --- |" * len(columns), file=stream)
-        for line in text:
-            print("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |", file=stream)
     else:
-        _print_table(columns, text)
+        print("| " + " | ".join(columns) + " |", file=out)
+        print("|" + " --- |" * len(columns), file=out)
+        for line in text:
+            print("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |", file=out)
+    return out.getvalue()
 
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
