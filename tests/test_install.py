@@ -72,6 +72,13 @@ def test_the_wheel_holds_one_name(site):
             assert (Path("magicdec") / name / inside).as_posix() in packages, module
 
 
+def test_the_wheel_holds_the_cost_models_data(site):
+    data = ROOT / "profiles" / "costs" / "data"
+    installed = site / "magicdec" / "profiles" / "costs" / "data"
+    files = {path.relative_to(data) for path in data.rglob("*.toml")}
+    assert files and files == {path.relative_to(installed) for path in installed.rglob("*.toml")}
+
+
 def test_transformers_works_beside_the_installed_wheel(site, tmp_path):
     out = run(TINY_FORWARD, tmp_path, PYTHONPATH=str(site))
     assert out == f"False {site / 'magicdec' / 'engine' / '__init__.py'}"

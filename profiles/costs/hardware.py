@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -15,20 +16,28 @@ class Device:
     bandwidth: float  # bytes/s
     flops: float  # dense FLOP/s in the dtype of the weights (bf16 on GPUs, fp32 on CPUs)
     source: str = ""
+    link: float = math.inf  # bytes/s to the other devices, one direction; inf: not counted
 
 
 @dataclass(frozen=True, slots=True)
 class Constants:
     """What a pass reaches of the data sheet, and what it costs besides. Fitted, see fitting.py.
 
-    At most six per hardware; efficiencies lie in (0, 1].
+    Efficiencies lie in (0, 1], seconds are 0 or more. No hardware has more than six of its own:
+    where attention is never bound by arithmetic (GPUs) its efficiency stays at the default and a
+    pass as a whole costs nothing; a single device has no link.
     """
 
     launch_s: float = 0.0  # a pass, whatever its size
-    layer_s: float = 0.0  # a layer: kernel launches, and the all-reduces of tensor parallelism
-    token_layer_s: float = 0.0  # a token of a row and layer
-    bandwidth_efficiency: float = 0.8
+    layer_s: float = 0.0  # a layer: launching kernels, and waiting for the other devices
+    step_s: float = 0.0  # a speculative step besides its passes: acceptance, bookkeeping
+    # A row, layer and 1,000 hidden units of a draft step on a compact cache: appending, evicting,
+    # rotating the window's keys anew.
+    compact_s: float = 0.0
+    bandwidth_efficiency: float = 0.85
     gemm_efficiency: float = 0.6
+    attention_efficiency: float = 0.5
+    link_efficiency: float = 0.3
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,10 @@ from magicdec.profiles.costs.shapes import ModelShape
 def tokens_per_step(alpha: ArrayLike, gamma: ArrayLike) -> Floats:
     """Ω(γ, α) = (1 − α^(γ+1)) / (1 − α), and γ + 1 at α = 1."""
     a, g = np.broadcast_arrays(np.asarray(alpha, np.float64), np.asarray(gamma, np.float64))
-    short = np.where(a < 1, 1 - a, 1)
-    return np.where(a < 1, (1 - a ** (g + 1)) / short, g + 1)
+    missed = np.where(a < 1, 1 - a, 1)
+    with np.errstate(divide="ignore"):  # α = 0
+        omega: Floats = -np.expm1((g + 1) * np.log1p(-missed)) / missed  # exact as α → 1
+    return np.where(a < 1, omega, g + 1)
 
 
 def tokens_per_step_of(rates: ArrayLike, gamma: int) -> float:
@@ -38,21 +40,24 @@ class Drafting:
 
 @dataclass(frozen=True, slots=True)
 class StepCosts:
-    """Seconds of a plain step, one draft step (selection included), one verify pass."""
+    """Seconds of a plain step, of one draft step, its selection, one verify pass, and the rest."""
 
     plain: PassCost
     draft: PassCost
     verify: PassCost
     select: Floats  # of one draft step
+    accept: float = 0.0  # of a speculative step: acceptance and bookkeeping, Constants.step_s
 
     def speedup(self, gamma: ArrayLike, omega: ArrayLike) -> Floats:
-        """T_T·Ω / (γ·(T_D + T_select) + T_V)."""
-        return self.plain.total * omega / self.step(gamma)
+        """T_T·Ω / (γ·(T_D + T_select) + T_V + T_accept)."""
+        speedup: Floats = self.plain.total * np.asarray(omega, np.float64) / self.step(gamma)
+        return speedup
 
     def step(self, gamma: ArrayLike) -> Floats:
         """Seconds of one speculative step."""
         g = np.asarray(gamma, np.float64)
-        return g * (self.draft.total + self.select) + self.verify.total
+        step: Floats = g * (self.draft.total + self.select) + self.verify.total + self.accept
+        return step
 
 
 def step_costs(
@@ -68,18 +73,21 @@ def step_costs(
 ) -> StepCosts:
     """Prices B × S × γ cells; the three broadcast against each other."""
     b, s, g = np.broadcast_arrays(*(np.asarray(x, np.float64) for x in (rows, context, gamma)))
-    sizes = {"weight_bytes": weight_bytes, "kv_bytes": kv_bytes}
-    plain = forward(target, hardware, rows=b, entries=s, new=1, **sizes)
-    verify = forward(target, hardware, rows=b, entries=s, new=g + 1, **sizes)
-    model = drafting.model or target
+
+    def of_target(new: ArrayLike) -> PassCost:
+        return forward(
+            target, hardware, rows=b, entries=s, new=new, weight_bytes=weight_bytes,
+            kv_bytes=kv_bytes,
+        )  # fmt: skip
+
+    def of_draft(entries: Floats) -> PassCost:
+        return forward(
+            drafting.model or target, hardware, rows=b, entries=entries, new=1,
+            weights=drafting.weights, weight_bytes=drafting.weight_bytes or weight_bytes,
+            kv_bytes=kv_bytes, compact=drafting.budget is not None,
+        )  # fmt: skip
+
     budget = s if drafting.budget is None else np.minimum(s, drafting.budget)
-    draft = forward(
-        model, hardware, rows=b, entries=budget, new=1, weights=drafting.weights,
-        weight_bytes=drafting.weight_bytes or weight_bytes, kv_bytes=kv_bytes,
-    )  # fmt: skip
-    searched = forward(
-        model, hardware, rows=b, entries=budget + s * drafting.select_per_token, new=1,
-        weights=drafting.weights, weight_bytes=drafting.weight_bytes or weight_bytes,
-        kv_bytes=kv_bytes,
-    )  # fmt: skip
-    return StepCosts(plain, draft, verify, searched.total - draft.total)
+    draft = of_draft(budget)
+    select = of_draft(budget + s * drafting.select_per_token).total - draft.total
+    return StepCosts(of_target(1), draft, of_target(g + 1), select, hardware.constants.step_s)

@@ -1,0 +1,156 @@
+"""Measured speedups as a CSV file, one experiment a row, in the columns of MagicDec's tables."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from magicdec.engine.errors import ConfigError, MagicdecError
+from magicdec.profiles.costs.catalog import find_hardware, find_model
+from magicdec.profiles.costs.hardware import Hardware
+from magicdec.profiles.costs.shapes import ModelShape
+from magicdec.profiles.costs.speculation import Drafting
+
+REQUIRED = ("target", "gpu", "context", "batch", "gamma", "tokens_per_step", "speedup")
+FULL = ("", "full", "none", "all", "-")  # draft budgets that mean the whole cache
+# KV entries that a draft step reads per cached token to select, at a head size of 128 and fp16.
+SELECTION = {"topk": 1 / 2, "quest": 1 / 16, "pqcache": 1 / 32}
+LARGEST = 1e12
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One experiment. Times are milliseconds, None where the file has none."""
+
+    line: int
+    table: str
+    target: ModelShape
+    drafting: Drafting
+    gpu: str  # the device as the file names it
+    hardware: Hardware
+    context: int
+    batch: int
+    gamma: int
+    omega: float
+    speedup: float
+    draft_ms: float | None  # T_D, one draft step
+    verify_ms: float | None  # T_V
+    plain_ms: float | None  # T_T
+    step_ms: float | None  # a whole speculative step
+
+
+def read_table(path: Path) -> list[Measured]:
+    """Rows of `path`. Raises ConfigError with the line of the first cell that cannot be used.
+
+    Columns: target, gpu, context, batch, gamma, tokens_per_step (Ω), speedup; and, if they are
+    there, table, draft (a model, or "self"), selector, draft_budget (or "full"), num_gpus,
+    draft_ms_total (γ·T_D), verify_ms, ar_ms (T_T), sd_ms (a speculative step ÷ Ω).
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file, skipinitialspace=True, strict=True)
+            names = [name.strip() for name in reader.fieldnames or []]
+            missing = [name for name in REQUIRED if name not in names]
+            if missing:
+                raise ConfigError(
+                    f"{path}: no column {', '.join(missing)}; needed are {', '.join(REQUIRED)}"
+                )
+            reader.fieldnames = names
+            rows = [_row(_Cells(path, reader.line_num, cells)) for cells in reader]
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not a CSV file: {error}") from error
+    if not rows:
+        raise ConfigError(f"{path}: has no rows; give measured experiments")
+    return rows
+
+
+def _row(cells: _Cells) -> Measured:
+    gamma = cells.whole("gamma")
+    omega = cells.number("tokens_per_step")
+    if not 1 <= omega <= gamma + 1:
+        raise cells.bad("tokens_per_step", f"from 1 to gamma + 1 = {gamma + 1}")
+    drafted, verify, plain, per_token = (
+        cells.optional(name) for name in ("draft_ms_total", "verify_ms", "ar_ms", "sd_ms")
+    )
+    return Measured(
+        line=cells.line,
+        table=cells.text("table"),
+        target=cells.model("target"),
+        drafting=_drafting(cells),
+        gpu=cells.text("gpu"),
+        hardware=cells.hardware(),
+        context=cells.whole("context"),
+        batch=cells.whole("batch"),
+        gamma=gamma,
+        omega=omega,
+        speedup=cells.number("speedup"),
+        draft_ms=None if drafted is None else drafted / gamma,
+        verify_ms=verify,
+        plain_ms=plain,
+        step_ms=None if per_token is None else per_token * omega,
+    )
+
+
+def _drafting(cells: _Cells) -> Drafting:
+    draft = cells.text("draft")
+    same = draft.casefold() in ("", "self", cells.text("target").casefold())
+    budget = cells.text("draft_budget").casefold()
+    return Drafting(
+        budget=None if budget in FULL else cells.whole("draft_budget"),
+        model=None if same else cells.model("draft"),
+        select_per_token=SELECTION.get(cells.text("selector").casefold(), 0.0),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Cells:
+    """One line's cells by column."""
+
+    path: Path
+    line: int
+    cells: Mapping[str, str | None]
+
+    def text(self, column: str) -> str:
+        return (self.cells.get(column) or "").strip()
+
+    def number(self, column: str) -> float:
+        try:
+            value = float(self.text(column))
+        except ValueError:
+            raise self.bad(column, "a number") from None
+        if not (math.isfinite(value) and 0 < value <= LARGEST):
+            raise self.bad(column, f"above 0, at most {LARGEST:g}")
+        return value
+
+    def whole(self, column: str) -> int:
+        value = self.number(column)
+        if value != int(value):
+            raise self.bad(column, "a whole number")
+        return int(value)
+
+    def optional(self, column: str) -> float | None:
+        return self.number(column) if self.text(column) else None
+
+    def model(self, column: str) -> ModelShape:
+        try:
+            return find_model(self.text(column))
+        except MagicdecError as error:
+            raise self._error(f"{column}: {error}") from error
+
+    def hardware(self) -> Hardware:
+        count = self.whole("num_gpus") if self.text("num_gpus") else 1
+        try:
+            return find_hardware(f"{count}x{self.text('gpu')}")
+        except MagicdecError as error:
+            raise self._error(f"gpu: {error}") from error
+
+    def bad(self, column: str, asked: str) -> ConfigError:
+        return self._error(f"{column} must be {asked}, got {self.text(column)!r}")
+
+    def _error(self, message: str) -> ConfigError:
+        return ConfigError(f"{self.path}, line {self.line}: {message}")
