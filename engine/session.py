@@ -20,6 +20,7 @@ from magicdec.engine.loading.opening import open_checkpoint
 from magicdec.engine.lossless import compare
 from magicdec.engine.memory import MemoryForecast, available_memory, capacity, require_fit
 from magicdec.engine.model.decoder import Decoder
+from magicdec.engine.model.spec import ModelSpec
 from magicdec.engine.prefill import PREFILL_CHUNK
 from magicdec.engine.prefill_store import PrefillStore
 from magicdec.engine.request import Request
@@ -67,6 +68,10 @@ class Session:
     @property
     def model_name(self) -> str:
         return self._checkpoint.name
+
+    @property
+    def spec(self) -> ModelSpec:
+        return self._checkpoint.spec
 
     @property
     def tokenizer(self) -> Tokenizer:

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from magicdec.cli import commands
+from magicdec.cli.calibrate_command import GROUPS, calibrate
 from magicdec.cli.console import TERMINAL, one_line, tolerate_narrow_encodings
 from magicdec.cli.help import GroupedHelp, HelpWithTerms
 from magicdec.cli.interrupts import INTERRUPTED
@@ -42,6 +43,7 @@ cache = _group("Stored prefills and converted models on this machine.")
 config = _group("Settings and where they come from.")
 
 app.command("run", cls=HelpWithTerms, epilog=EPILOG)(with_common(with_settings(run)))
+app.command("calibrate", cls=GroupedHelp)(with_common(with_settings(calibrate, GROUPS)))
 app.command("selectors", cls=GroupedHelp)(with_common(commands.selectors))
 models.command("list", cls=GroupedHelp)(with_common(commands.models_list))
 models.command("pull", cls=GroupedHelp)(with_common(commands.models_pull))

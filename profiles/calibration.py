@@ -48,7 +48,7 @@ def calibration_path(fingerprint: Fingerprint) -> Path:
 def save_calibration(calibration: Calibration) -> Path:
     """Writes its file in one step and returns the path. Raises ConfigError."""
     path = calibration_path(calibration.fingerprint)
-    text = json.dumps({"schema": SCHEMA, **_plain(calibration)}, indent=1, allow_nan=False)
+    text = json.dumps(as_record(calibration), indent=1, allow_nan=False)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
@@ -58,6 +58,15 @@ def save_calibration(calibration: Calibration) -> Path:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error
     return path
+
+
+def as_record(calibration: Calibration) -> dict[str, Any]:
+    """The document of a file, JSON-ready."""
+    data = dataclasses.asdict(dataclasses.replace(calibration, fingerprint={}))
+    data["fingerprint"] = dict(calibration.fingerprint)
+    if math.isinf(calibration.hardware.device.link):
+        del data["hardware"]["device"]["link"]
+    return {"schema": SCHEMA, **data}
 
 
 def load_calibration(
@@ -109,14 +118,6 @@ def _differences(calibration: Calibration, current: Fingerprint) -> int:
 
 def _refuse(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number")
-
-
-def _plain(calibration: Calibration) -> dict[str, Any]:
-    data = dataclasses.asdict(dataclasses.replace(calibration, fingerprint={}))
-    data["fingerprint"] = dict(calibration.fingerprint)
-    if math.isinf(calibration.hardware.device.link):
-        del data["hardware"]["device"]["link"]
-    return data
 
 
 def _calibration(top: Fields) -> Calibration:
@@ -187,7 +188,7 @@ def _constants(table: Fields) -> Constants:
         if name.endswith("_efficiency"):
             values[name] = table.number(name, low=0, high=1, above=True)
         else:
-            values[name] = table.number(name, low=0)
+            values[name] = table.number(name, low=1 if name == "overlap" else 0)
     return Constants(**values)
 
 

@@ -16,14 +16,14 @@ from magicdec.engine.clock import Clock
 from magicdec.engine.config import DecodeConfig, DraftWeights
 from magicdec.engine.draft_view import make_view
 from magicdec.engine.drafter import Drafter, SelfDrafter
+from magicdec.engine.memory import capacity
 from magicdec.engine.prefill import prefill
 from magicdec.engine.request import Request
 from magicdec.engine.row import Row
 from magicdec.engine.selectors.base import SELECTORS
 from magicdec.engine.session import Session
 from magicdec.engine.step import speculative_step
-
-STAGGER = 16  # tokens between the ends of neighbouring rows
+from magicdec.profiles.bench.rows import STAGGER
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,10 @@ class SelectSample:
 
 
 class StepBench:
-    """Holds a cache of `batch` rows of up to `context` tokens of a document."""
+    """Holds a cache of `batch` rows of up to `context` tokens of a document.
+
+    Raises OutOfMemoryError when that is not there.
+    """
 
     def __init__(
         self, session: Session, ids: Sequence[int], *, batch: int, context: int, growth: int
@@ -78,9 +81,14 @@ class StepBench:
             growth,
         )
         self._ids = tuple(ids[: context + STAGGER * (batch - 1)])
+        session.plan_memory(
+            [Request("", self._ids, slot) for slot in range(batch + 1)],
+            DecodeConfig(max_new_tokens=growth, budget=max(1, context)), batch + 1,
+        )  # fmt: skip
         self._cache = KVCache(
             session.model, session.backend, rows=batch + 1,
-            capacity=len(self._ids) + growth + 33, dtype=session.kv_dtype,
+            capacity=capacity(DecodeConfig(max_new_tokens=growth), len(self._ids)),
+            dtype=session.kv_dtype,
         )  # fmt: skip
         self._kept: dict[tuple[int, int], Prompt] = {}
 
@@ -91,6 +99,9 @@ class StepBench:
             store=self._session.prefill_store,
         ):  # fmt: skip
             yield chunk.done / len(self._ids)
+        prompt, store = self._cache.prompts[self._batch], self._session.prefill_store
+        if store is not None and prompt is not None:
+            store.keep(self._cache, self._batch, prompt.tokens, prompt)
 
     def visit(self, visit: Visit) -> Iterator[StepSample | SelectSample]:
         self._place(visit.context)
