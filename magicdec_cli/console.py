@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from dataclasses import dataclass, field
@@ -43,7 +44,8 @@ class Terminal:
 
     def note(self, message: str) -> None:
         """One line on stderr. Plain, so that errors need no rich."""
-        print(message, file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError):  # nobody listens; that must not cost the data
+            print(printable(message), file=sys.stderr, flush=True)
 
 
 def make_console(stream: TextIO, color: ColorMode) -> Console:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, TypeVar, get_args
 
 import typer
 
 from magicdec.engine.errors import ConfigError, require
 
+T = TypeVar("T")
 PredictFormat = Literal["table", "md", "csv", "jsonl", "json"]
 DataType = Literal["float32", "bfloat16", "float16", "int8", "fp8"]
 WHERE, GRID, DRAFT, OUTPUT = "Model and hardware", "Grid", "Draft", "Output"
@@ -179,10 +180,17 @@ def predict(
             "--model": model, "--hardware": hardware, "--batch": batch, "--context": context,
             "--gamma": gamma, "--budget": budget, "--alpha": alpha, "--draft-model": draft_model,
             "--heatmap": heatmap or None, "--svg": svg, "--weight-dtype": weight_dtype,
-            "--kv-dtype": kv_dtype,
+            "--kv-dtype": kv_dtype, "--reserve": _unless(reserve, 0.1),
+            "--target-speedup": _unless(target_speedup, 1.0),
+            "--select-reads": _unless(select_reads, 0.0),
+            "--draft-weights": _unless(draft_weights, "auto"),
         }  # fmt: skip
         return _against(against, format or _format_of(output), fit, output, asked_besides)
 
+    require(
+        svg is None or output is None or svg.absolute() != output.absolute(),
+        f"--svg and --output are both {svg}; give the map a file of its own",
+    )
     from magicdec.cli.predict_input import Options, question
     from magicdec.profiles.costs.grid import price
 
@@ -207,6 +215,11 @@ def predict(
         draw(asked, grid, svg)
     deliver(asked, grid, chosen, output, heatmap)
     return None
+
+
+def _unless(value: T, usual: T) -> T | None:
+    """None where an option has its default: then it was not asked for."""
+    return None if value == usual else value
 
 
 def _against(

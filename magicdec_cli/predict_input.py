@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from magicdec.engine.config import MAX_GAMMA
 from magicdec.engine.errors import ConfigError, require
+from magicdec.engine.loading.files import user_path
 from magicdec.profiles.costs.acceptance import Acceptance
 from magicdec.profiles.costs.capacity import RESERVE
 from magicdec.profiles.costs.catalog import find_hardware, find_model
@@ -139,9 +139,14 @@ def _acceptance(text: str | None) -> Acceptance:
     if text is None:
         return Acceptance((ASSUMED_ALPHA,), constant=True, source="assumption")
     if text.startswith("@"):
-        return recorded_acceptance(Path(text[1:]).expanduser())
+        return recorded_acceptance(user_path(text[1:]))
     rates = []
-    for item in text.split(","):
+    items = text.split(",")
+    require(
+        len(items) <= MAX_GAMMA,
+        f"--alpha: {len(items):,} positions are more than a draft has; give {MAX_GAMMA} at most",
+    )
+    for item in items:
         try:
             rates.append(float(item))
         except ValueError:

@@ -21,7 +21,12 @@ MOST_THRESHOLDS = 32  # budgets in the JSON document that have them
 
 
 def deliver(asked: Question, grid: Grid, format: str, output: Path | None, heatmap: bool) -> None:
-    """Writes all of it. Raises ConfigError for a file that cannot be written."""
+    """Writes all of it. Raises ConfigError for a file that cannot be written, and before it is
+    opened (what it held is gone then) for a grid that no table can show."""
+    if format == "table":
+        from magicdec.cli.predict_page import refuse_long_table
+
+        refuse_long_table(grid, heatmap)
     with _stream(output) as stream:
         if format == "table":
             _page(asked, grid, stream, heatmap)

@@ -25,13 +25,17 @@ MOST_TABLE_ROWS = 500
 MOST_BUDGETS = 6  # that have sentences of their own
 
 
-def print_page(console: Console, asked: Question, grid: Grid, heatmap: bool) -> None:
-    """Writes the whole page. Raises ConfigError for a grid that no table can show."""
+def refuse_long_table(grid: Grid, heatmap: bool) -> None:
+    """Raises ConfigError for a grid that no table can show."""
     rows = grid.best.size
     require(
         heatmap or rows <= MOST_TABLE_ROWS,
         f"{rows:,} rows are too many for a table; add --heatmap, or --format csv for all cells",
     )
+
+
+def print_page(console: Console, asked: Question, grid: Grid, heatmap: bool) -> None:
+    """Writes the whole page."""
     look = symbols(console)
     parts: list[RenderableType] = [_heading(asked, grid, look)]
     parts += _maps(grid, console.width, look) if heatmap else _table(asked, grid, console, look)

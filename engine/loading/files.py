@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
-from magicdec.engine.errors import ModelError
+from magicdec.engine.errors import ConfigError, ModelError
+
+LONGEST_NAME, LONGEST_PATH = 255, 4095  # bytes that file systems take
+
+
+def user_path(text: str) -> Path:
+    """A path as somebody wrote it, `~` expanded. Raises ConfigError where it can be none."""
+    written = os.fsencode(text)
+    if len(written) > LONGEST_PATH or any(len(n) > LONGEST_NAME for n in written.split(b"/")):
+        raise ConfigError(f"{text:.40}... is too long for a name or a path; check it")
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:  # there is no such user
+        raise ConfigError(f"{text!r}: nobody here is called so; write the folder out") from None
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -18,7 +32,7 @@ def read_json(path: Path) -> dict[str, Any]:
             f"{path.parent} has no {path.name}; give a folder written by save_pretrained, "
             "or a .gguf file"
         ) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(
             f"{path} cannot be read ({one_line(error)}); copy or download the model again"
         ) from None

@@ -12,6 +12,7 @@ from typing import TypeVar
 import platformdirs
 
 from magicdec.engine.errors import ConfigError
+from magicdec.engine.loading.files import user_path
 from magicdec.profiles.costs.hardware import Hardware
 from magicdec.profiles.costs.hardware_file import Entry, read_hardware
 from magicdec.profiles.costs.model_file import read_config, read_models
@@ -36,7 +37,7 @@ def find_model(name: str) -> ModelShape:
     with a config.json, or the path of such a file or of a TOML file with one [[model]].
     Raises ConfigError, or ModelError for a damaged config.json.
     """
-    path = Path(name).expanduser()
+    path = user_path(name)
     if path.is_dir() and (path / "config.json").is_file():
         return read_config(path / "config.json")
     if path.suffix in (".json", ".toml"):
@@ -50,15 +51,15 @@ def find_model(name: str) -> ModelShape:
 def find_hardware(name: str) -> Hardware:
     """Devices by name and count: "8xH100", "8×A100-80G", "cpu-avx2", "2x./mine.toml"."""
     match = COUNT.fullmatch(name)
-    count, device = (int(match[1]), match[2]) if match else (1, name.strip())
+    count, device = (int(match[1][:9]), match[2]) if match else (1, name.strip())
     if not 1 <= count <= MAX_COUNT:
-        raise ConfigError(f"{name!r}: the number of devices must be 1 to {MAX_COUNT}")
+        raise ConfigError(f"{name!r:.60}: the number of devices must be 1 to {MAX_COUNT}")
     return replace(_complete(find_device(device)), count=count)
 
 
 def find_device(name: str) -> Entry:
     """The catalogue's entry for a kind of device, or the only one of a TOML file."""
-    path = Path(name).expanduser()
+    path = user_path(name)
     if path.suffix == ".toml":
         _exists(path)
         return _only(path, read_hardware(path), "kinds of hardware")

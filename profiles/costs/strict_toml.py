@@ -5,21 +5,36 @@ from __future__ import annotations
 import difflib
 import math
 import tomllib
+import unicodedata
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from magicdec.engine.errors import ConfigError
+from magicdec.profiles.bounded import read_bounded
+from magicdec.profiles.storage.fields import shown
+
+MOST_BYTES = 2**20
+LONGEST_LINE = 4_000  # a dotted key of a megabyte takes the parser gigabytes
+# What numbers may be, so that no product or power of them overflows.
+LEAST, MOST, MOST_COUNT = 1e-15, 1e20, 10**9
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Raises ConfigError when `path` cannot be read or is no TOML."""
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"{path}: is no file; move it away")
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        text = read_bounded(path, MOST_BYTES).decode()
+        if max(map(len, text.splitlines()), default=0) > LONGEST_LINE:
+            raise ValueError(f"a line is longer than {LONGEST_LINE:,} characters")
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ConfigError(f"{path}: not valid TOML: nested too deeply") from None
+    except ConfigError:
+        raise
+    except ValueError as error:  # syntax, encoding, or an integer of thousands of digits
         raise ConfigError(f"{path}: not valid TOML: {' '.join(str(error).split())}") from error
 
 
@@ -45,13 +60,13 @@ class Fields:
         value = self._get(key, default)
         if not isinstance(value, str) or (default is None and not value.strip()):
             raise self._bad(key, value, "a text")
-        return value
+        return self._harmless(key, value)
 
     def texts(self, key: str) -> tuple[str, ...]:
         value = self._get(key, [])
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise self._bad(key, value, "a list of texts")
-        return tuple(value)
+        return tuple(self._harmless(key, item) for item in value)
 
     def flag(self, key: str, default: bool) -> bool:
         value = self._get(key, default)
@@ -63,20 +78,24 @@ class Fields:
         value = self._get(key, default)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise self._bad(key, value, "a whole number, 1 or more")
+        if value > MOST_COUNT:
+            raise self._bad(key, value, f"at most {MOST_COUNT:,}")
         return value
 
     def number(
         self, key: str, *, low: float, high: float = math.inf, above: bool = False,
         default: float | None = None,
     ) -> float:  # fmt: skip
-        """A finite number in [low, high]; `above`: greater than low."""
+        """A number in [low, high], 0 or LEAST..MOST in size; `above`: greater than low."""
         value = self._get(key, default)
         asked = f"a number {'above' if above else 'from'} {low:g}"
         asked += f" to {high:g}" if math.isfinite(high) else ""
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self._bad(key, value, asked)
-        if not (math.isfinite(value) and low <= value <= high) or (above and value == low):
+        if not low <= value <= high or (above and value == low) or value == math.inf:
             raise self._bad(key, value, asked)
+        if value and not LEAST <= abs(value) <= MOST:
+            raise self._bad(key, value, f"between {LEAST:g} and {MOST:g}")
         return float(value)
 
     def table(self, key: str) -> Fields:
@@ -101,5 +120,12 @@ class Fields:
             raise ConfigError(f"{self.where}: {key!r} is missing")
         return value
 
+    def _harmless(self, key: str, value: str) -> str:
+        """Names are printed: they must stay on their line and leave the terminal alone."""
+        if any(unicodedata.category(c) in ("Cc", "Zl", "Zp") for c in value):
+            raise self._bad(key, value, "a text of one line without control characters")
+        return value
+
     def _bad(self, key: str, value: object, asked: str) -> ConfigError:
-        return ConfigError(f"{self.where}: {key!r} must be {asked}, got {value!r}")
+        got = shown(value) if isinstance(value, str | int | float) else repr(value)
+        return ConfigError(f"{self.where}: {key!r} must be {asked}, got {got}")

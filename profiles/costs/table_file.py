@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import csv
+import functools
+import io
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from magicdec.engine.errors import ConfigError, MagicdecError
+from magicdec.profiles.bounded import read_bounded
 from magicdec.profiles.costs.catalog import find_hardware, find_model
 from magicdec.profiles.costs.hardware import Hardware
 from magicdec.profiles.costs.shapes import ModelShape
 from magicdec.profiles.costs.speculation import Drafting
+from magicdec.profiles.storage.fields import clean
 
 REQUIRED = ("target", "gpu", "context", "batch", "gamma", "tokens_per_step", "speedup")
 FULL = ("", "full", "none", "all", "-")  # draft budgets that mean the whole cache
 # KV entries that a draft step reads per cached token to select, at a head size of 128 and fp16.
 SELECTION = {"topk": 1 / 2, "quest": 1 / 16, "pqcache": 1 / 32}
 LARGEST = 1e12
+MOST_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +54,19 @@ def read_table(path: Path) -> list[Measured]:
     there, table, draft (a model, or "self"), selector, draft_budget (or "full"), num_gpus,
     draft_ms_total (γ·T_D), verify_ms, ar_ms (T_T), sd_ms (a speculative step ÷ Ω).
     """
+    data = read_bounded(path, MOST_BYTES)
+    find = functools.cache(find_model), functools.cache(find_hardware)  # each reads all data files
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file, skipinitialspace=True, strict=True)
-            names = [name.strip() for name in reader.fieldnames or []]
-            missing = [name for name in REQUIRED if name not in names]
-            if missing:
-                raise ConfigError(
-                    f"{path}: no column {', '.join(missing)}; needed are {', '.join(REQUIRED)}"
-                )
-            reader.fieldnames = names
-            rows = [_row(_Cells(path, reader.line_num, cells)) for cells in reader]
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+        text = io.StringIO(data.decode("utf-8-sig"), newline="")
+        reader = csv.DictReader(text, skipinitialspace=True, strict=True)
+        names = [name.strip() for name in reader.fieldnames or []]
+        missing = [name for name in REQUIRED if name not in names]
+        if missing:
+            raise ConfigError(
+                f"{path}: no column {', '.join(missing)}; needed are {', '.join(REQUIRED)}"
+            )
+        reader.fieldnames = names
+        rows = [_row(_Cells(path, reader.line_num, cells, *find)) for cells in reader]
     except (csv.Error, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not a CSV file: {error}") from error
     if not rows:
@@ -114,9 +119,11 @@ class _Cells:
     path: Path
     line: int
     cells: Mapping[str, str | None]
+    find_model: Callable[[str], ModelShape]
+    find_hardware: Callable[[str], Hardware]
 
     def text(self, column: str) -> str:
-        return (self.cells.get(column) or "").strip()
+        return clean((self.cells.get(column) or "").strip())
 
     def number(self, column: str) -> float:
         try:
@@ -138,14 +145,14 @@ class _Cells:
 
     def model(self, column: str) -> ModelShape:
         try:
-            return find_model(self.text(column))
+            return self.find_model(self.text(column))
         except MagicdecError as error:
             raise self._error(f"{column}: {error}") from error
 
     def hardware(self) -> Hardware:
         count = self.whole("num_gpus") if self.text("num_gpus") else 1
         try:
-            return find_hardware(f"{count}x{self.text('gpu')}")
+            return self.find_hardware(f"{count}x{self.text('gpu')}")
         except MagicdecError as error:
             raise self._error(f"gpu: {error}") from error
 

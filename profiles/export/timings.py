@@ -11,8 +11,9 @@ from typing import Any
 
 from magicdec.engine.config import MAX_GAMMA
 from magicdec.engine.errors import ConfigError
+from magicdec.profiles.bounded import read_bounded
 from magicdec.profiles.storage.fields import Fields, clean, last_part
-from magicdec.profiles.storage.reading import decode, parse_json, read_bounded
+from magicdec.profiles.storage.reading import decode, parse_json
 
 MAX_BYTES = 4 * 2**20
 COLUMNS = ("batch", "context", "gamma", "plain_ms", "draft_ms", "verify_ms")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import stat
 from pathlib import Path
 from typing import Any, NoReturn
 
 from magicdec.engine.errors import ConfigError
+from magicdec.profiles.bounded import read_bounded
 from magicdec.profiles.records import RUN_SCHEMA
 from magicdec.profiles.storage.decoding import cell_from_json, header_from_json
 from magicdec.profiles.storage.fields import clean, last_part, shown
@@ -28,7 +28,7 @@ def read_profile(path: str | Path) -> Profile:
     measured last. Raises ConfigError in one line for everything that is not a profile.
     """
     name = clean(last_part(str(path)))
-    text = decode(read_bounded(path), name)
+    text = decode(read_bounded(path, MAX_BYTES), name)
     if text.count("\n") > 2 * MAX_CELLS:
         raise ConfigError(f"{name} has more than {2 * MAX_CELLS:,} lines; no profile has")
     lines = text.split("\n")
@@ -38,38 +38,6 @@ def read_profile(path: str | Path) -> Profile:
     header = header_from_json(_parse(lines[0], f"{name}, line 1"), f"{name}, line 1")
     cells, warnings = _read_cells(lines, name)
     return Profile(header, tuple(cells), tuple(warnings))
-
-
-def read_bounded(path: str | Path, most: int = MAX_BYTES) -> bytes:
-    """The bytes of a file or pipe. Raises ConfigError, also when there are more than `most`."""
-    name = clean(str(path))
-    try:
-        data = None if _is_device(Path(path)) else _read(Path(path), most + 1)
-    except FileNotFoundError:
-        raise ConfigError(f"there is no file {name!r}; check the spelling") from None
-    except IsADirectoryError:
-        raise ConfigError(f"{name!r} is a directory; give a file") from None
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(f"cannot read {name!r}: {reason}") from error
-    if data is None:
-        raise ConfigError(f"{name!r} is a device; give a file")
-    if len(data) > most:
-        raise ConfigError(
-            f"{name!r} is larger than {most / 2**20:.0f} MiB; what belongs here is not"
-        )
-    return data
-
-
-def _is_device(path: Path) -> bool:
-    """A device may never end, and some answer being opened."""
-    mode = path.stat().st_mode
-    return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
-
-
-def _read(path: Path, most: int) -> bytes:
-    with path.open("rb") as file:
-        return file.read(most)
 
 
 def decode(data: bytes, name: str) -> str:

@@ -172,7 +172,7 @@ def test_a_bad_file_is_named(tmp_path, content, message):
 
 def test_missing_file_and_folder(tmp_path):
     for path in (tmp_path / "none.csv", tmp_path):
-        with pytest.raises(ConfigError, match="cannot be read"):
+        with pytest.raises(ConfigError, match=r"there is no file|is a directory"):
             read_table(path)
 
 

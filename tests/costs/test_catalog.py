@@ -170,7 +170,7 @@ def test_hardware_is_written_as_it_is_read(tmp_path):
         Device("My \"box\" 'é'", 1e9, 2e9, 3e9, "a sheet", link=4e9),
         constants=Constants(launch_s=0.001),
         by_weights={"int8": Constants(gemm_efficiency=0.25)},
-        provenance="measured\nhere",
+        provenance="measured here",
     )
     entries = [Entry(measured, ("box",)), Entry(Hardware(Device("other", 1, 2, 3)), (), "box")]
     path = tmp_path / "box.toml"
