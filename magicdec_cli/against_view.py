@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 FORMATS: tuple[str, ...] = ("table", "md", "csv", "json", "jsonl")
 SCHEMA = "magicdec.against/1"
+MOST_TABLE_ROWS = 2000
 
 
 def against(path: Path, *, format: str, fit: bool, output: Path | None) -> int | None:
@@ -35,6 +36,10 @@ def against(path: Path, *, format: str, fit: bool, output: Path | None) -> int |
 
     require(format in FORMATS, f"no format {format!r}; choose from {', '.join(FORMATS)}")
     rows = read_table(path)
+    require(
+        fit or format not in ("table", "md") or len(rows) <= MOST_TABLE_ROWS,
+        f"{path.name} has {len(rows):,} rows, too many for a table; add --format csv",
+    )
     if not fit:
         compared = compare(rows)
         with _written(output):
@@ -63,6 +68,8 @@ def _written(output: Path | None) -> Iterator[None]:
 
 def _print(compared: Sequence[Compared], found: Sequence[Summary], format: str) -> None:
     rows = [_record(c) for c in compared]
+    from magicdec.profiles.costs.against import NEITHER
+
     if format == "json":
         print_json({"schema": SCHEMA, "rows": rows, "summary": [asdict(s) for s in found]})
     elif format == "jsonl":
@@ -79,6 +86,8 @@ def _print(compared: Sequence[Compared], found: Sequence[Summary], format: str) 
         _print_pairs(rows, format)
         print()
         print_listing(*_errors(found), chosen)
+        low, high = NEITHER
+        print(f"\n* of rows whose measured speedup is not within {low:g}..{high:g}")
 
 
 def _record(c: Compared) -> dict[str, Cell]:
@@ -137,7 +146,7 @@ def _print_pairs(rows: Sequence[Row], format: str) -> None:
 
 
 def _errors(found: Sequence[Summary]) -> tuple[list[str], list[list[Cell]]]:
-    columns = ["speedups of", "rows", "mean |error|", "median", "p90", "bias", "right side of 1"]
+    columns = ["speedups of", "rows", "mean |error|", "median", "p90", "bias", "right side of 1*"]
     return columns, [
         [s.name, s.rows, f"{s.mean:.1%}", f"{s.median:.1%}", f"{s.p90:.1%}", f"{s.bias:+.1%}",
          f"{s.same_side} of {s.judged}"]

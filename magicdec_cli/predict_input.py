@@ -68,7 +68,8 @@ class Question:
 
 def question(options: Options) -> Question:
     """Reads and checks all options. Raises ConfigError with the option's name."""
-    axes, acceptance = _axes(options), _acceptance(options.alpha)
+    axes = _axes(options)
+    acceptance = _acceptance(options.alpha, axes.budget[0])
     _check_numbers(options)
     hardware = _hardware(options.hardware)
     target = find_model(options.model)
@@ -134,12 +135,12 @@ def _budgets(text: str) -> tuple[int | None, ...]:
     return tuple(found + [None] * (len(numbers) < len(items)))
 
 
-def _acceptance(text: str | None) -> Acceptance:
+def _acceptance(text: str | None, budget: int | None) -> Acceptance:
     """A rate, rates by position, or @FILE."""
     if text is None:
         return Acceptance((ASSUMED_ALPHA,), constant=True, source="assumption")
     if text.startswith("@"):
-        return recorded_acceptance(user_path(text[1:]))
+        return recorded_acceptance(user_path(text[1:]), budget)
     rates = []
     items = text.split(",")
     require(
@@ -152,7 +153,7 @@ def _acceptance(text: str | None) -> Acceptance:
         except ValueError:
             raise ConfigError(
                 f"--alpha: {item!r} is not a number; give .8, .9,.85,.8 by position, or "
-                f"@run.json of `magicdec run --json`"
+                f"@FILE, a run's JSON or a profile"
             ) from None
     return Acceptance(tuple(rates), constant=len(rates) == 1)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
+from magicdec.cli.columns import Column, Row, render
 from magicdec.cli.console import Symbols, plain_text
 from magicdec.cli.heatmap import spread
 from magicdec.cli.predict_input import Question
@@ -21,22 +21,23 @@ TITLES = {
 }  # fmt: skip
 
 
-def memory_table(asked: Question, look: Symbols) -> RenderableType:
+def memory_table(asked: Question, width: int, look: Symbols) -> RenderableType:
     """By context, for the first budget; with more contexts than fit a page, some of them."""
     setup, axes = asked.setup, asked.axes
     compared = modes(setup, axes.budget[0], asked.standard)
     rooms = room(setup, axes, compared)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for title in ("context", "full KV/row", "draft KV/row", *(TITLES[m.name] for m in compared)):
-        table.add_column(title, justify="right", no_wrap=True)
     shown = spread(len(axes.context), MOST_CONTEXTS)
+    rows: list[Row] = []
     for index in shown:
         here = rooms[index * len(compared) : (index + 1) * len(compared)]
-        table.add_row(
-            f"{here[0].context:,}", size_text(here[0].full_kv_row_bytes),
-            size_text(here[-1].draft_kv_row_bytes),
-            *(f"{found.largest_batch:,}" for found in here),
-        )  # fmt: skip
+        sizes = (here[0].full_kv_row_bytes, here[-1].draft_kv_row_bytes)
+        counts = {found.mode.name: found.largest_batch for found in here}
+        rows.append({"context": here[0].context, "full": sizes[0], "draft": sizes[1], **counts})
+    columns = [
+        _count("context", 0, "context"), _size("full KV/row", 2, "full"),
+        _size("draft KV/row", 3, "draft"), *(_count(TITLES[m.name], 1, m.name) for m in compared),
+    ]  # fmt: skip
+    table, _ = render(rows, columns, width, look)
     said = [_meaning(mode, rooms) for mode in compared[1:]]
     if len(shown) < len(axes.context):
         said.insert(0, f"{len(shown)} of {len(axes.context)} contexts are shown")
@@ -45,6 +46,14 @@ def memory_table(asked: Question, look: Symbols) -> RenderableType:
         table,
         *(Text(plain_text(line, look), "dim") for line in said),
     )
+
+
+def _count(title: str, rank: int, name: str) -> Column:
+    return Column(title, rank, lambda row, look: f"{row[name]:,}")
+
+
+def _size(title: str, rank: int, name: str) -> Column:
+    return Column(title, rank, lambda row, look: size_text(row[name]))
 
 
 def _title(asked: Question, plain: Room) -> str:

@@ -43,7 +43,7 @@ def print_page(console: Console, asked: Question, grid: Grid, heatmap: bool) -> 
     shown = [grid.axes.budget[index] for index in budgets]
     said = _lines(outlook(outlooks(asked.setup, shown, grid.axes.gamma)), look)
     parts.append(Group(said, Text(LARGE_BATCHES, "dim")))
-    parts.append(memory_table(asked, look))
+    parts.append(memory_table(asked, console.width, look))
     parts.append(_lines(conclusion(grid, budgets), look))
     for index, part in enumerate(parts):
         if index:

@@ -14,6 +14,9 @@ from magicdec.engine.errors import ConfigError
 from magicdec.profiles.costs.acceptance import Acceptance, conditional_rates
 from magicdec.profiles.costs.advice import required_alpha
 from magicdec.profiles.measured_acceptance import recorded_acceptance
+from magicdec.profiles.storage.header import Header
+from magicdec.profiles.storage.schema import Cell, CellKey
+from magicdec.profiles.storage.writing import ProfileWriter
 
 RATES = st.lists(st.floats(0, 1), min_size=1, max_size=12)
 
@@ -128,3 +131,29 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "bytes.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="not JSON"):
         recorded_acceptance(tmp_path / "bytes.json")
+
+
+def test_a_profile_gives_the_acceptance_of_the_drafter_that_was_asked_for(tmp_path: Path) -> None:
+    """Counts of all cells of one drafter are pooled; another budget's do not mix in."""
+    header = Header(
+        created="2026-01-01T00:00:00Z", tool="0", environment={}, model="tiny", dtype="float32",
+        kv_dtype="float32", documents=(),
+    )  # fmt: skip
+    path = tmp_path / "p.jsonl"
+    with ProfileWriter(path, header) as writer:
+        for budget, batch, steps in (
+            (128, 1, (5, 0, 5)),
+            (128, 2, (0, 0, 10)),
+            (64, 1, (50, 0, 0)),
+        ):
+            key = CellKey(
+                batch=batch, context=100, selector="snapkv", budget=budget, gamma=2,
+                temperature=0.0, draft_weights="same",
+            )  # fmt: skip
+            drafted = (sum(steps), sum(steps))
+            writer.append(Cell(key=key, drafted_per_position=drafted, accepted_per_step=steps))
+    found = recorded_acceptance(path, budget=128)
+    assert found.rates == pytest.approx((0.75, 1.0))
+    assert "snapkv 128" in found.source and "20 steps" in found.source
+    assert recorded_acceptance(path, budget=64).rates == (0, 0)
+    assert "snapkv 64" in recorded_acceptance(path, budget=999).source  # the one with most steps
