@@ -19,6 +19,7 @@ from magicdec.cli.interrupts import INTERRUPTED
 from magicdec.cli.options import with_common, with_settings
 from magicdec.cli.predict_command import EPILOG as PREDICT_EPILOG
 from magicdec.cli.predict_command import predict
+from magicdec.cli.record_command import RECORD_EPILOG, RECORD_GRIDS, record
 from magicdec.cli.run_command import EPILOG, run
 from magicdec.cli.survey_command import SURVEY_EPILOG, SURVEY_GRIDS, survey
 from magicdec.engine.errors import MagicdecError
@@ -43,7 +44,9 @@ app = _group("Lossless self-speculative decoding for long contexts: measure whet
 models = _group("Models that have an alias.")
 cache = _group("Stored prefills and converted models on this machine.")
 config = _group("Settings and where they come from.")
-profile = _group("Measure many settings: survey; recorded ones: show, compare, export.")
+profile = _group(
+    "Measure many settings (record, survey); read measurements (show, compare, export)."
+)
 
 app.command("run", cls=HelpWithTerms, epilog=EPILOG)(with_common(with_settings(run)))
 app.command("predict", cls=PredictHelp, epilog=PREDICT_EPILOG)(with_common(predict))
@@ -56,6 +59,9 @@ cache.command("clear", cls=GroupedHelp)(with_common(commands.cache_clear))
 app.add_typer(cache, name="cache")
 config.command("show", cls=GroupedHelp)(with_common(commands.config_show))
 app.add_typer(config, name="config")
+profile.command("record", cls=GroupedHelp, epilog=RECORD_EPILOG)(
+    with_common(with_settings(record, RECORD_GRIDS))
+)
 profile.command("survey", cls=GroupedHelp, epilog=SURVEY_EPILOG)(
     with_common(with_settings(survey, SURVEY_GRIDS))
 )
