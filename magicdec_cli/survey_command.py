@@ -39,7 +39,7 @@ def survey(
     ] = False,
     flags: dict[str, Any],
 ) -> int | None:
-    """Measure the acceptance of many drafters from one plain run, for every draft length.
+    """Measure the acceptance of many drafters from one run, for every draft length.
 
     --selector, --budget and --gamma take several values.
     """

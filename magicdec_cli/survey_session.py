@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 
 from magicdec.cli import session_api
 from magicdec.cli.knobs import Settings
-from magicdec.cli.live_state import PLAIN, LiveState
+from magicdec.cli.live_state import SPECULATIVE, LiveState
 from magicdec.cli.progress import Display
 from magicdec.cli.run_session import run_info
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.events import Event
 from magicdec.engine.report import Recorder, RunReport
 from magicdec.profiles.survey.forced import BLOCK
-from magicdec.profiles.survey.surveying import Drafter, Survey, Surveyed
+from magicdec.profiles.survey.surveying import TRACE_GAMMA, Drafter, Survey, Surveyed
 
 
 @dataclass(slots=True)
@@ -29,9 +29,9 @@ class SurveyOutcome:
     gammas: Sequence[int]
     env: dict[str, object] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-    plain: RunReport | None = None
+    trace: RunReport | None = None  # the one real run
     results: list[Surveyed] = field(default_factory=list)
-    seconds: float = 0.0  # prefill, plain run and all drafters
+    seconds: float = 0.0  # prefill, traced run and all drafters
     interrupted: bool = False
     error: Exception | None = None
 
@@ -60,8 +60,11 @@ def _survey(outcome: SurveyOutcome, sources: Sequence[str], display: Display) ->
     session.plan_memory(requests, widest.config(config, BLOCK), batch=len(requests))
     survey = Survey(session, requests, config, outcome.drafters)
 
-    shown = dataclasses.replace(settings, gamma=0, batch=len(requests))
-    state = LiveState(run_info(shown, outcome.env, requests), PLAIN, Recorder())
+    shown = dataclasses.replace(
+        settings, gamma=TRACE_GAMMA, batch=len(requests), selector=survey.tracer.selector,
+        budget=survey.tracer.budget,
+    )  # fmt: skip
+    state = LiveState(run_info(shown, outcome.env, requests), SPECULATIVE, Recorder())
 
     def listen(event: Event) -> None:
         state.recorder.add(event)
@@ -70,7 +73,7 @@ def _survey(outcome: SurveyOutcome, sources: Sequence[str], display: Display) ->
 
     begun = time.perf_counter()
     display.begin(state)
-    outcome.plain = survey.trace(listen)
+    outcome.trace = survey.trace(listen)
     results = survey.results()
     for done, drafter in enumerate(outcome.drafters):
         what = f"survey: {drafter.selector} {drafter.budget}"

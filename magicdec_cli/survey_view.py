@@ -20,10 +20,10 @@ COLUMNS = (
 def deliver(outcome: SurveyOutcome, format: Format) -> None:
     """Writes to stdout: a line per drafter as a table, per drafter and γ otherwise."""
     if format == "json":
-        assert outcome.plain is not None
+        assert outcome.trace is not None
         print_json(
             survey_record(
-                outcome.results, outcome.gammas, outcome.plain, env=outcome.env,
+                outcome.results, outcome.gammas, outcome.trace, env=outcome.env,
                 config=dataclasses.asdict(outcome.settings), seconds=outcome.seconds,
                 warnings=outcome.warnings, interrupted=outcome.interrupted,
                 error=None if outcome.error is None else str(outcome.error),

@@ -68,7 +68,7 @@ PREDICT_TERMS: dict[str, str] = {
 }
 
 SURVEY_TERMS: dict[str, str] = {
-    "survey": "the rows are decoded plainly once; each drafter then reads that text, and where it "
+    "survey": "the rows are decoded once; each drafter then reads that text, and where it "
     "would have drafted another token decides how speculation would have gone, for every γ",
     "α, surveyed": "the share of all tokens that the drafter would have drafted right",
     "Ω, surveyed": "the mean length a run with this γ and number of tokens would show",

@@ -9,7 +9,7 @@ from typing import Any
 from magicdec.engine.report import RunReport
 from magicdec.profiles.survey.intervals import LEVEL, length_interval
 from magicdec.profiles.survey.replay import pooled
-from magicdec.profiles.survey.surveying import Surveyed
+from magicdec.profiles.survey.surveying import TRACE_GAMMA, Surveyed
 
 SURVEY_SCHEMA = "magicdec.survey/1"
 
@@ -37,7 +37,7 @@ def estimates(result: Surveyed, gammas: Sequence[int]) -> list[Estimate]:
 def survey_record(
     results: Sequence[Surveyed],
     gammas: Sequence[int],
-    plain: RunReport,
+    trace: RunReport,
     *,
     env: Mapping[str, object],
     config: Mapping[str, object],
@@ -46,7 +46,8 @@ def survey_record(
     interrupted: bool = False,
     error: str | None = None,
 ) -> dict[str, Any]:
-    """Names are those of `run --json` where they mean the same."""
+    """Names are those of `run --json` where they mean the same. trace: the one real run, with the
+    first drafter of the widest budget."""
     return {
         "schema": SURVEY_SCHEMA,
         "interrupted": interrupted,
@@ -59,11 +60,12 @@ def survey_record(
                 "row": row.row, "document": row.document, "prompt_tokens": row.prompt_tokens,
                 "tokens": len(row.token_ids), "finish_reason": row.finish_reason,
             }
-            for row in plain.rows
+            for row in trace.rows
         ],
-        "plain": {
-            "prefill_s": plain.phases.prefill, "decode_s": plain.decode_seconds,
-            "tokens_per_s": plain.tokens_per_s,
+        "trace": {
+            "gamma": TRACE_GAMMA, "prefill_s": trace.phases.prefill,
+            "decode_s": trace.decode_seconds,
+            "mean_acceptance_length": trace.mean_acceptance_length,
         },
         "seconds": seconds,
         "confidence": LEVEL,
