@@ -20,7 +20,9 @@ from magicdec.cli.interrupts import INTERRUPTED
 from magicdec.cli.options import with_common, with_settings
 from magicdec.cli.predict_command import EPILOG as PREDICT_EPILOG
 from magicdec.cli.predict_command import predict
+from magicdec.cli.record_command import RECORD_EPILOG, RECORD_GRIDS, record
 from magicdec.cli.run_command import EPILOG, run
+from magicdec.cli.survey_command import SURVEY_EPILOG, SURVEY_GRIDS, survey
 from magicdec.engine.errors import MagicdecError
 
 UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF)
@@ -43,7 +45,9 @@ app = _group("Lossless self-speculative decoding for long contexts: measure whet
 models = _group("Models that have an alias.")
 cache = _group("Stored prefills and converted models on this machine.")
 config = _group("Settings and where they come from.")
-profile = _group("Recorded measurements: show, compare, export.")
+profile = _group(
+    "Measure many settings (record, survey); read measurements (show, compare, export)."
+)
 
 app.command("run", cls=HelpWithTerms, epilog=EPILOG)(with_common(with_settings(run)))
 app.command("predict", cls=PredictHelp, epilog=PREDICT_EPILOG)(with_common(predict))
@@ -57,6 +61,12 @@ cache.command("clear", cls=GroupedHelp)(with_common(commands.cache_clear))
 app.add_typer(cache, name="cache")
 config.command("show", cls=GroupedHelp)(with_common(commands.config_show))
 app.add_typer(config, name="config")
+profile.command("record", cls=ProfileHelp, epilog=RECORD_EPILOG)(
+    with_common(with_settings(record, grids=RECORD_GRIDS))
+)
+profile.command("survey", cls=ProfileHelp, epilog=SURVEY_EPILOG)(
+    with_common(with_settings(survey, grids=SURVEY_GRIDS))
+)
 profile.command("show", cls=ProfileHelp)(with_common(profile_commands.show))
 profile.command("compare", cls=ProfileHelp)(with_common(profile_commands.compare))
 profile.command("export", cls=ProfileHelp)(with_common(profile_commands.export))

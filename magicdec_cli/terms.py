@@ -85,4 +85,13 @@ PROFILE_TERMS: dict[str, str] = {
     "time per token": "what γ is chosen by: (γ T_D + T_V) / (Ω T_T), or 1 / the measured speedup",
 }
 
-TERMS = RUN_TERMS | PREDICT_TERMS | PROFILE_TERMS
+SURVEY_TERMS: dict[str, str] = {
+    "survey": "the rows are decoded once; each drafter then reads that text, and where it "
+    "would have drafted another token decides how speculation would have gone, for every γ",
+    "α, surveyed": "the share of all tokens that the drafter would have drafted right",
+    "Ω, surveyed": "the mean length a run with this γ and number of tokens would show",
+    "±": "half of the 95% confidence interval of Ω, the widest of those shown: by jackknife over "
+    "rows with Student's t; rows cut from one document are more alike than it knows",
+}
+
+TERMS = RUN_TERMS | PREDICT_TERMS | PROFILE_TERMS | SURVEY_TERMS

@@ -1,14 +1,13 @@
-"""The rows' text by plain decoding, with its K/V left in the cache."""
+"""The rows' text, with its K/V left in the cache by the run that decoded it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from magicdec.engine.cache import KVCache
-from magicdec.engine.config import DecodeConfig
 from magicdec.engine.request import Request
 
 
@@ -26,14 +25,10 @@ class TracedRow:
         return len(self.tokens) - 1
 
 
-def plain(config: DecodeConfig) -> DecodeConfig:
-    return replace(config, gamma=0)
-
-
 def traced_rows(
     cache: KVCache, requests: Sequence[Request], outputs: Sequence[Sequence[int]]
 ) -> list[TracedRow]:
-    """Finds the rows of a plain run in its cache, which must have had a slot for each of them.
+    """Finds the rows of a run in its cache, which must have had a slot for each of them.
 
     Rows with the same prompt may swap slots. Greedy ones are equal anyway; of sampled ones
     `forced` computes the K/V anew.

@@ -1,0 +1,100 @@
+"""`magicdec profile record`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from magicdec.cli.console import TERMINAL
+from magicdec.cli.grids import GRAMMAR, read_grids
+from magicdec.cli.interrupts import INTERRUPTED, before_exit
+from magicdec.cli.sweep_file import SweepFile, read_sweep_file
+from magicdec.engine.errors import ConfigError, MagicdecError, require
+
+REPEAT = 3
+RECORD_GRIDS = dict.fromkeys(
+    ("batch", "context", "selector", "budget", "gamma", "temperature", "draft_weights"), ""
+)
+RECORD_EPILOG = (
+    f"{GRAMMAR} Every combination is a cell. Run the same command again to go on where it was "
+    "interrupted; a failed cell is tried anew."
+)
+
+
+def record(
+    docs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="DOC...", help="Text files, - for stdin, or builtin:pydoc.", show_default=False
+        ),
+    ] = None,
+    *,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", show_default=False, rich_help_panel="Sweep",
+            help="The profile, JSON lines; continued if it is there.",
+        ),
+    ] = None,
+    repeat: Annotated[
+        int | None,
+        typer.Option(
+            "--repeat", metavar="N", show_default=False, rich_help_panel="Sweep",
+            help=f"Measurements of each cell, after a warm-up. [default: {REPEAT}]",
+        ),
+    ] = None,
+    sweep: Annotated[
+        Path | None,
+        typer.Option(
+            "--sweep", metavar="FILE", show_default=False, rich_help_panel="Sweep",
+            help="A TOML file with all of this: documents, output, repeat, and settings by their "
+            "names. Options given beside it win.",
+        ),
+    ] = None,
+    quiet: Annotated[
+        bool,
+        typer.Option("--quiet", "-q", help="Show no progress.", rich_help_panel="Sweep"),
+    ] = False,
+    flags: dict[str, Any],
+) -> int | None:  # fmt: skip
+    """Measure a grid of settings against plain decoding; each cell is kept as soon as it is done.
+
+    Most settings take several values, see GRID below.
+    """
+    given = SweepFile() if sweep is None else read_sweep_file(sweep, tuple(RECORD_GRIDS))
+    path = output or (Path(given.output) if given.output else None)
+    if path is None:
+        raise ConfigError("no file to record to; add -o profile.jsonl")
+    times = repeat or given.repeat or REPEAT
+    require(1 <= times <= 1000, f"--repeat must be in 1..1000, got {repeat}")
+    stated = {
+        name: value if value not in (None, []) else given.flags.get(name)
+        for name, value in flags.items()
+    }
+    grids = read_grids(stated, tuple(RECORD_GRIDS))
+
+    from magicdec.cli.progress import choose_display
+    from magicdec.cli.record_session import RecordPlan, record_session
+
+    plan = RecordPlan.of(grids, tuple(docs or given.documents), path, times)
+    display = choose_display(quiet)
+    before_exit(display.close)
+    try:
+        failed = record_session(plan, display)
+    except KeyboardInterrupt:
+        display.close()
+        TERMINAL.note(f"interrupted: {path} keeps what is finished; the same command goes on")
+        return INTERRUPTED
+    except OSError as error:
+        display.close()
+        raise MagicdecError(
+            f"{path} cannot be written: {error.strerror}; it keeps what is finished, and the same "
+            "command goes on"
+        ) from error
+    finally:
+        display.close()
+    if failed:
+        raise MagicdecError(f"{failed} of the cells failed; `magicdec profile show {path}` has why")
+    return None

@@ -1,0 +1,164 @@
+"""Runs `magicdec profile record`."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from magicdec.cli import session_api
+from magicdec.cli.bars import clock
+from magicdec.cli.grids import Grids
+from magicdec.cli.knobs import Settings
+from magicdec.cli.progress import Display
+from magicdec.cli.survey_command import drafters
+from magicdec.engine.config import DecodeConfig, DraftWeights
+from magicdec.engine.errors import ConfigError, require
+from magicdec.engine.events import Event, PrefillProgress
+from magicdec.engine.request import Request
+from magicdec.profiles.storage.fields import last_part
+from magicdec.profiles.storage.schema import CellKey, Grid, Header, Source
+from magicdec.profiles.storage.writing import ProfileWriter
+
+if TYPE_CHECKING:
+    from magicdec.engine.session import Session
+    from magicdec.profiles.recording.recording import Progress
+    from magicdec.profiles.survey.surveying import Drafter
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPlan:
+    """What a sweep is to measure, all checked that can be without a model."""
+
+    settings: Settings
+    base: DecodeConfig
+    drafters: Sequence[Drafter]
+    grid: Grid
+    documents: Sequence[str]
+    path: Path
+    repeat: int
+
+    @classmethod
+    def of(cls, grids: Grids, documents: Sequence[str], path: Path, repeat: int) -> RecordPlan:
+        """Raises ConfigError."""
+        settings = grids.settings
+        contexts = grids.values("context")
+        require(None not in contexts, "no prompt lengths to measure; add --context 1000-4000*2")
+        gammas = grids.values("gamma")
+        require(
+            0 not in gammas,
+            "gamma 0 is plain decoding, which every cell is compared with; leave it out",
+        )
+        found = drafters(grids.values("selector"), grids.values("budget"), settings.selector_option)
+        temperatures = grids.values("temperature")
+        coldest = min(temperatures)
+        grid = Grid(
+            batch=grids.values("batch"), context=contexts,
+            selector=tuple(dict.fromkeys(drafter.selector for drafter in found)),
+            budget=tuple(dict.fromkeys(drafter.budget for drafter in found)),
+            gamma=gammas, temperature=temperatures, draft_weights=grids.values("draft_weights"),
+        )  # fmt: skip
+        # Checked at the coldest: what has no effect on greedy cells must not be asked of them.
+        base = replace(settings, temperature=coldest).decode_config()
+        return cls(settings, base, found, grid, documents, path, repeat)
+
+    def cells(self, session: Session) -> list[CellKey]:
+        """Every combination, once; `auto` weights are what they come to here."""
+        from magicdec.engine.drafter import draft_weights
+
+        found: dict[CellKey, None] = {}
+        for drafter, batch, context, gamma, temperature, weights in itertools.product(
+            self.drafters, self.grid.batch, self.grid.context, self.grid.gamma,
+            self.grid.temperature, self.grid.draft_weights,
+        ):  # fmt: skip
+            sampling = replace(self.settings, temperature=temperature).decode_config().sampling
+            config = drafter.config(
+                replace(self.base, sampling=sampling, draft_weights=cast(DraftWeights, weights)),
+                gamma,
+            )
+            key = CellKey(
+                batch=batch, context=context, selector=drafter.selector,
+                selector_options=_scalars(drafter.create(), drafter.options),
+                budget=drafter.budget, gamma=gamma, temperature=temperature,
+                draft_weights=draft_weights(config, session.device, session.dtype),
+            )  # fmt: skip
+            found[key] = None
+        return list(found)
+
+
+def record_session(plan: RecordPlan, display: Display) -> int:
+    """Returns how many cells failed. Raises ConfigError, ModelError, OSError."""
+    session, documents = session_api.open_engine(plan.documents, plan.settings, display.loading)
+    from magicdec.profiles.recording.recording import Recording
+
+    settings, environment = plan.settings, session.environment()
+    header = Header(
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        tool=str(environment["magicdec"]),
+        environment={key: value for key, value in environment.items() if _scalar(value)},  # type: ignore[misc]
+        model=session.model_name,
+        dtype=str(environment["dtype"]),
+        kv_dtype=str(environment["kv_dtype"]),
+        documents=tuple(_source(document) for document in documents),
+        max_new_tokens=plan.base.max_new_tokens,
+        grid=plan.grid,
+    )
+
+    def rows(batch: int, context: int) -> Sequence[Request]:
+        made = session.requests(
+            documents, context=context, batch=batch, take=settings.take, rows=settings.rows,
+            prompt=settings.prompt, raw=settings.raw,
+        )  # fmt: skip
+        longest = max(len(request.tokens) for request in made)
+        if longest < 0.9 * context:
+            raise ConfigError(
+                f"the documents fill {longest:,} of context {context:,}; give longer ones"
+            )
+        return made
+
+    failed = 0
+
+    def tell(progress: Progress) -> None:
+        nonlocal failed
+        failed += progress.cell is not None and progress.cell.status == "failed"
+        display.loading(_line(progress), progress.done / progress.total)
+
+    def listen(event: Event) -> None:
+        if isinstance(event, PrefillProgress) and event.done > event.reused:
+            display.loading("prefill", event.done / event.total)
+
+    with ProfileWriter(plan.path, header) as writer:
+        recording = Recording(session, rows, plan.base, plan.repeat, listen, tell)
+        recording.run(plan.cells(session), writer)
+    return failed
+
+
+def _line(progress: Progress) -> str:
+    cell, left = progress.cell, progress.seconds_left
+    tail = "" if left is None else f", about {clock(left)} left"
+    if cell is None:
+        return f"cell {progress.done + 1}/{progress.total}: {progress.key.label}{tail}"
+    speedup = cell.speedup
+    result = cell.error or (f"speedup {speedup:.2f}" if speedup else "measured")
+    return f"cell {progress.done}/{progress.total}: {result}{tail}"
+
+
+def _source(document: object) -> Source:
+    name, text = str(getattr(document, "name", "")), getattr(document, "text", None)
+    digest = hashlib.sha256(text.encode()).hexdigest() if isinstance(text, str) else None
+    return Source(last_part(name), None, digest)
+
+
+def _scalar(value: object) -> bool:
+    return value is None or isinstance(value, str | int | float | bool)
+
+
+def _scalars(selector: object, options: object) -> tuple[tuple[str, str | int | float | None], ...]:
+    """The options that were given, as the selector understood them."""
+    assert isinstance(options, dict)
+    pairs = ((name, getattr(selector, name)) for name in sorted(options))
+    return tuple((name, value if _scalar(value) else str(value)) for name, value in pairs)

@@ -1,0 +1,79 @@
+"""A sweep in a TOML file: documents, output, repeat, and any setting; see examples/sweep.toml."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from magicdec.cli.grids import grid_values
+from magicdec.cli.knobs import KNOBS
+from magicdec.engine.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class SweepFile:
+    """flags: settings as the command line would give them."""
+
+    documents: tuple[str, ...] = ()
+    output: str | None = None
+    repeat: int | None = None
+    flags: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_sweep_file(path: Path, grids: Sequence[str]) -> SweepFile:
+    """Raises ConfigError that names the file and the key."""
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+    documents = data.pop("documents", [])
+    output, repeat = data.pop("output", None), data.pop("repeat", None)
+    if not (isinstance(documents, list) and all(isinstance(d, str) for d in documents)):
+        raise ConfigError(f"{path}: documents must be a list of texts, got {documents!r:.60}")
+    if output is not None and not isinstance(output, str):
+        raise ConfigError(f"{path}: output must be a file name, got {output!r:.60}")
+    if repeat is not None and not (type(repeat) is int and repeat >= 1):
+        raise ConfigError(f"{path}: repeat must be a number from 1, got {repeat!r:.60}")
+    knobs = {knob.key: knob for knob in KNOBS}
+    flags: dict[str, Any] = {}
+    for key, value in data.items():
+        if key not in knobs:
+            raise ConfigError(
+                f"{path}: unknown key {key!r}; it takes documents, output, repeat and the "
+                "settings of `magicdec config show`"
+            )
+        knob, where = knobs[key], f"{path}: {key}"
+        if knob.name in grids:
+            flags[knob.name] = _grid(knob.name, value, where)
+        else:
+            flags[knob.name] = _as_flag(knob.check(value, where))
+    return SweepFile(tuple(documents), output, repeat, flags)
+
+
+def _grid(name: str, value: object, where: str) -> str:
+    """A grid as text, a number, or a list of either."""
+    items = value if isinstance(value, list) else [value]
+    if not items or not all(type(item) in (str, int, float) for item in items):
+        raise ConfigError(f"{where} must be a value, a list or a grid as text, got {value!r:.60}")
+    text = ",".join(str(item) for item in items)
+    try:
+        grid_values(name, text)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+    return text
+
+
+def _as_flag(value: object) -> object:
+    match value:
+        case bool():
+            return value
+        case tuple():
+            return list(value)
+        case dict():
+            return [f"{key}={item}" for key, item in value.items()]
+    return str(value)
