@@ -98,7 +98,7 @@ class _Cells:
         plain: dict[tuple[int, int], list[float]] = defaultdict(list)
         for s in steps:
             if not s.gamma:
-                plain[s.visit.context, s.rows].append(s.verify_s)
+                plain[s.visit.context, s.rows].append(s.step_s)
         self._plain = {key: statistics.median(times) for key, times in plain.items()}
 
     def verify(self) -> list[PassSample]:

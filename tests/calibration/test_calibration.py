@@ -70,7 +70,7 @@ def test_what_differs_is_named(calibration):
         (lambda d: json.dumps([d]), "no calibration of schema"),
         (lambda d: json.dumps({**d, "schema": "magicdec.calibration/9"}), "no calibration of"),
         (lambda d: json.dumps({**d, "extra": 1}), "unknown key 'extra'"),
-        (lambda d: json.dumps({k: v for k, v in d.items() if k != "model"}), "'name'"),
+        (lambda d: json.dumps({k: v for k, v in d.items() if k != "model"}), "'layers' is"),
         (lambda d: json.dumps(d).replace('"layers": 30', '"layers": -3'), "'layers'"),
         (lambda d: json.dumps(d).replace("0.8,", "1.8,", 1), "efficiency' must be"),
         (lambda d: json.dumps(d).replace("0.0003", "1e999"), "layer_s"),

@@ -1,6 +1,8 @@
-"""Steps of a machine with known constants give these constants back."""
+"""Steps of a machine with known constants, whose speed drifts, give these constants back."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,35 +14,43 @@ from magicdec.profiles.costs.speculation import Drafting, step_costs
 ACCEPTANCE = 0.8
 
 
-def measured(made, noise, seed=0):
+def measured(made, noise, seed=0, kinds=("int8", "same")):
     """What a calibration's own machine would measure, in three rounds."""
     random = np.random.default_rng(seed)
 
     def jitter():
         return float(np.exp(noise * random.standard_normal()))
 
+    def step(visit, rows, gamma, weights, drift):
+        held = min(visit.budget, visit.context)
+        drafting = Drafting(held, weights=weights, weight_bytes=1 if weights == "int8" else None)
+        costs = step_costs(
+            made.model, made.hardware, drafting, rows=rows, context=visit.context, gamma=gamma,
+            weight_bytes=4, kv_bytes=4,
+        )  # fmt: skip
+        hits = random.random((rows, gamma)) < ACCEPTANCE
+        return StepSample(
+            visit, rows, gamma, weights, visit.context, held - max(0, gamma - 1) / 2,
+            drift * jitter() * float(costs.draft.total),
+            drift * jitter() * float(costs.verify.total),
+            drift * made.hardware.constants.step_s,
+            tuple(int(n) for n in hits.cumprod(axis=1).sum(axis=1)),
+        )  # fmt: skip
+
+    usual, *others = kinds
+    steps = [*((gamma, usual) for gamma in (1, 3, 5)), *((1, other) for other in others)]
     for selector, budget in (("snapkv", 256), ("streaming", 64), ("streaming", 1024)) * 3:
         for context in (6000, 2500, 500):
-            visit = Visit(context, selector, budget, (1, 2, 6), ())
+            visit = Visit(context, selector, budget, (1, 2, 6), tuple(steps))
             selection = made.selection(selector).seconds(context) * jitter()
             yield SelectSample(selector, budget, context, selection)
             for rows in visit.batches:
-                for gamma, weights in ((0, "int8"), (1, "int8"), (3, "int8"), (5, "int8"),
-                                       (1, "same")):  # fmt: skip
-                    entries = min(budget, context)
-                    costs = step_costs(
-                        made.model, made.hardware,
-                        Drafting(int(entries + (gamma - 1) / 2) if gamma else entries,
-                                 weights=weights, weight_bytes=1 if weights == "int8" else None),
-                        rows=rows, context=context, gamma=gamma, weight_bytes=4, kv_bytes=4,
-                    )  # fmt: skip
-                    hits = random.random((rows, gamma)) < ACCEPTANCE
-                    accepted = tuple(int(n) for n in hits.cumprod(axis=1).sum(axis=1))
-                    yield StepSample(
-                        visit, rows, gamma, weights, context, entries,
-                        float(costs.draft.total) * jitter(), float(costs.verify.total) * jitter(),
-                        made.hardware.constants.step_s * jitter(), accepted,
-                    )  # fmt: skip
+                for gamma, weights in steps:
+                    drift = float(np.exp(4 * noise * random.standard_normal()))
+                    plain = step(visit, rows, 0, "same", drift)
+                    yield plain
+                    found = step(visit, rows, gamma, weights, drift)
+                    yield replace(found, plain_s=plain.step_s)
 
 
 @pytest.fixture(params=[(0.0, 0.01), (0.05, 0.25)])
@@ -58,7 +68,7 @@ def test_constants_come_back(pair):
     true, found = made.hardware.constants, fit.hardware.constants
     for name in ("bandwidth_efficiency", "gemm_efficiency", "attention_efficiency", "layer_s"):
         assert getattr(found, name) == pytest.approx(getattr(true, name), rel=tolerance), name
-    assert found.step_s == pytest.approx(true.step_s, rel=0.02 + noise)
+    assert found.step_s == pytest.approx(true.step_s, rel=0.02 + 2 * noise)
     for residuals in fit.residuals:
         assert residuals.median <= 0.01 + noise, residuals
 
@@ -95,20 +105,9 @@ def test_selection_and_acceptance_are_what_was_seen(pair):
 def test_same_weights_alone_are_enough(calibration):
     """A machine without int8 kernels."""
     made = calibration()
-    samples = [
-        s
-        for s in measured(made, 0.0)
-        if isinstance(s, SelectSample) or s.weights == "same" or not s.gamma
-    ]
-    samples += [s for s in measured(made, 0.0) if isinstance(s, StepSample) and s.gamma > 1]
-    samples = [
-        s if isinstance(s, SelectSample) else type(s)(*[
-            "same" if f == "weights" else getattr(s, f) for f in s.__dataclass_fields__
-        ])
-        for s in samples
-        if isinstance(s, SelectSample) or s.gamma <= 1
-    ]  # fmt: skip
+    samples = list(measured(made, 0.0, kinds=("same",)))
     fit = fit_calibration(samples, model=made.model, device=made.hardware.device,
                           fingerprint=made.fingerprint)  # fmt: skip
     assert not fit.hardware.by_weights
-    assert "draft, same weights" in [r.kind for r in fit.residuals]
+    assert [r.kind for r in fit.residuals] == ["plain", "verify", "draft, same weights"]
+    assert all(r.p90 < 0.02 for r in fit.residuals)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from magicdec.profiles.run_prediction import (
@@ -50,12 +50,12 @@ def test_selection_is_paid_once_a_row(calibration):
     assert longer.speedup > found.speedup
 
 
-@settings(max_examples=20, deadline=None)
+@settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(low=st.floats(0, 1), high=st.floats(0, 1), gamma=st.integers(1, 6))
-def test_more_acceptance_is_never_slower(low, high, gamma):
-    from tests_calibration import make_calibration
-
-    made = make_calibration()
+def test_more_acceptance_is_never_slower(calibration, low, high, gamma):
+    made = calibration()
     low, high = sorted((low, high))
     work = replace(WORK, gamma=gamma, new_tokens=(33,) * 4)
     slow, fast = (predict_run(made, work, Assumed((rate,), "")) for rate in (low, high))
