@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -11,11 +12,13 @@ from rich.text import Text
 from magicdec.cli.bars import bar, counted, rate
 from magicdec.cli.console import Symbols, printable, symbols
 from magicdec.cli.number_lines import PHASE_STYLES, position_lines, ratio_text, settings_line
-from magicdec.cli.prediction import Judged, Prediction
 from magicdec.cli.run_session import Outcome
 from magicdec.engine.report import RowReport, RunReport, Tally
 from magicdec.engine.verdict import Losslessness
 from magicdec.profiles.records import Speedup
+
+if TYPE_CHECKING:
+    from magicdec.cli.prediction import Judged, Prediction
 
 UNCHECKED_SAMPLING = (
     "not checked: sampled text differs from run to run by design of rejection sampling; "

@@ -7,16 +7,19 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from magicdec.cli import session_api
 from magicdec.cli.knobs import Settings
 from magicdec.cli.live_state import PLAIN, SPECULATIVE, LiveState, RunInfo
-from magicdec.cli.prediction import Judged, Prediction, forecast
 from magicdec.cli.progress import Display
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.report import Recorder, RunReport
 from magicdec.engine.request import Request
 from magicdec.engine.verdict import Losslessness
+
+if TYPE_CHECKING:
+    from magicdec.cli.prediction import Judged, Prediction
 
 
 @dataclass(slots=True)
@@ -59,6 +62,8 @@ class Outcome:
 
 def run_session(outcome: Outcome, sources: Sequence[str], display: Display) -> None:
     """Reads, loads, prefills, decodes. Ctrl-C or an error ends it early and marks the outcome."""
+    from magicdec.cli.prediction import forecast  # imports numpy, which listings do without
+
     settings = outcome.settings
     config = settings.decode_config()
     session = None
