@@ -21,7 +21,8 @@ from magicdec.engine.errors import ConfigError, require
 from magicdec.engine.events import Event, PrefillProgress
 from magicdec.engine.request import Request
 from magicdec.profiles.storage.fields import last_part
-from magicdec.profiles.storage.schema import CellKey, Grid, Header, Source
+from magicdec.profiles.storage.header import Grid, Header, Source
+from magicdec.profiles.storage.schema import CellKey
 from magicdec.profiles.storage.writing import ProfileWriter
 
 if TYPE_CHECKING:

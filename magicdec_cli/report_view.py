@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -15,6 +16,9 @@ from magicdec.cli.run_session import Outcome
 from magicdec.engine.report import RowReport, RunReport, Tally
 from magicdec.engine.verdict import Losslessness
 from magicdec.profiles.records import Speedup
+
+if TYPE_CHECKING:
+    from magicdec.cli.prediction import Judged, Prediction
 
 UNCHECKED_SAMPLING = (
     "not checked: sampled text differs from run to run by design of rejection sampling; "
@@ -39,6 +43,19 @@ def print_report(console: Console, outcome: Outcome) -> None:
         console.print()
     if baseline is not None:
         console.print(_verdict(outcome, baseline, report, look))
+    if outcome.prediction is not None and (judged := outcome.judged) is not None:
+        console.print(_predicted(outcome.prediction, judged, look))
+
+
+def _predicted(prediction: Prediction, judged: Judged, look: Symbols) -> Text:
+    """The prediction, its error and what most of it comes from."""
+    text = Text.assemble(("predicted ", "dim"))
+    text.append_text(ratio_text(prediction.seconds.speedup, look))
+    if judged.error is not None and judged.own_error is not None:
+        text.append(f"   error {judged.error:+.1%}", "bold")
+        own = f"{judged.own.speedup:.2f}{look.times}"
+        text.append(f", with the run's own acceptance {own} and {judged.own_error:+.1%}", "dim")
+    return text.append(f"\n          {judged.terms[0].sentence}", "dim")
 
 
 def _row_title(row: RowReport, look: Symbols) -> Text:

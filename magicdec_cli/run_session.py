@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from magicdec.cli import session_api
 from magicdec.cli.knobs import Settings
@@ -16,6 +17,9 @@ from magicdec.engine.config import DecodeConfig
 from magicdec.engine.report import Recorder, RunReport
 from magicdec.engine.request import Request
 from magicdec.engine.verdict import Losslessness
+
+if TYPE_CHECKING:
+    from magicdec.cli.prediction import Judged, Prediction
 
 
 @dataclass(slots=True)
@@ -30,6 +34,7 @@ class Outcome:
     warnings: tuple[str, ...] = ()
     memory: list[tuple[str, int]] = field(default_factory=list)
     info: RunInfo | None = None
+    prediction: Prediction | None = None
     plain: Recorder = field(default_factory=Recorder)
     main: Recorder = field(default_factory=Recorder)
     lossless: Losslessness | None = None
@@ -43,6 +48,13 @@ class Outcome:
         return self.plain.report() if self.compare else None
 
     @property
+    def judged(self) -> Judged | None:
+        """The prediction beside the run, once that is finished."""
+        if self.prediction is None:
+            return None
+        return self.prediction.judge(self.report, self.baseline)
+
+    @property
     def decoded(self) -> bool:
         """Whether any row of any pass has begun: else there is nothing to report."""
         return bool(self.main.report().rows or self.plain.report().rows)
@@ -50,6 +62,8 @@ class Outcome:
 
 def run_session(outcome: Outcome, sources: Sequence[str], display: Display) -> None:
     """Reads, loads, prefills, decodes. Ctrl-C or an error ends it early and marks the outcome."""
+    from magicdec.cli.prediction import forecast  # imports numpy, which listings do without
+
     settings = outcome.settings
     config = settings.decode_config()
     session = None
@@ -59,7 +73,10 @@ def run_session(outcome: Outcome, sources: Sequence[str], display: Display) -> N
         requests = session.requests()
         outcome.warnings = tuple(session.warnings())
         outcome.memory = session.memory()
-        outcome.info = run_info(settings, outcome.env, requests)
+        outcome.prediction, line = forecast(settings, outcome.env, requests)
+        if line and (outcome.prediction or outcome.compare or "stale" in line):
+            display.note(line)
+        outcome.info = run_info(settings, outcome.env, requests, outcome.prediction)
         if outcome.compare:
             plain = dataclasses.replace(config, gamma=0)
             _decode(session, plain, outcome, PLAIN, display)
@@ -96,7 +113,12 @@ def _decode(
             display.event(event)
 
 
-def run_info(settings: Settings, env: dict[str, object], requests: Sequence[Request]) -> RunInfo:
+def run_info(
+    settings: Settings,
+    env: dict[str, object],
+    requests: Sequence[Request],
+    prediction: Prediction | None = None,
+) -> RunInfo:
     dtype, kv = (str(env.get(key, getattr(settings, key))) for key in ("dtype", "kv_dtype"))
     selector = settings.selector.rpartition(":")[2]
     if env.get("draft_weights") == "int8":
@@ -113,4 +135,5 @@ def run_info(settings: Settings, env: dict[str, object], requests: Sequence[Requ
         temperature=settings.temperature,
         rows=len(requests),
         max_new_tokens=settings.max_new_tokens,
+        predicted=prediction.seconds.speedup if prediction else None,
     )

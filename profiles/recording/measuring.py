@@ -12,10 +12,10 @@ from magicdec.engine.events import Event, StepFinished
 from magicdec.engine.report import Recorder, RunReport
 from magicdec.engine.request import Request
 from magicdec.engine.session import Session
-from magicdec.profiles.storage.from_run import sample_of
-from magicdec.profiles.storage.schema import Cell, CellKey, Repeat, StepTimes, Verdict
 from magicdec.profiles.recording.peak import PeakMemory
 from magicdec.profiles.recording.prediction import predict_cell
+from magicdec.profiles.storage.from_reports import sample_of
+from magicdec.profiles.storage.schema import Cell, CellKey, Repeat, StepTimes, Verdict
 
 Listener = Callable[[Event], None]
 WARM_UP_TOKENS = 8

@@ -11,10 +11,10 @@ from magicdec.engine.config import DecodeConfig, DraftWeights, SamplingConfig
 from magicdec.engine.errors import MagicdecError
 from magicdec.engine.request import Request
 from magicdec.engine.session import Session
-from magicdec.profiles.storage.schema import Cell, CellKey
-from magicdec.profiles.storage.writing import ProfileWriter
 from magicdec.profiles.recording.measuring import Bench, Listener, Pass
 from magicdec.profiles.recording.plan import Group, groups
+from magicdec.profiles.storage.schema import Cell, CellKey
+from magicdec.profiles.storage.writing import ProfileWriter
 
 #: (batch, context) to rows; raises ConfigError when the documents cannot fill them.
 MakeRows = Callable[[int, int], Sequence[Request]]
