@@ -201,7 +201,7 @@ def predict(
     )
     asked = question(
         Options(
-            model=_default_model() if model is None else model, hardware=hardware, batch=batch,
+            model=model, hardware=hardware, batch=batch,
             context=context, budget=budget, gamma=gamma, alpha=alpha, draft_model=draft_model,
             draft_weights=draft_weights, select_reads=select_reads, weight_dtype=weight_dtype,
             kv_dtype=kv_dtype, reserve=reserve, target_speedup=target_speedup,
@@ -233,13 +233,6 @@ def _against(
     from magicdec.cli.against_view import against
 
     return against(path, format=format, fit=fit, output=output)
-
-
-def _default_model() -> str:
-    from magicdec.cli.settings import resolve
-
-    model: str = resolve().settings.model
-    return model
 
 
 def _format_of(output: Path | None) -> PredictFormat:

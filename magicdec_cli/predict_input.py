@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from magicdec.cli.predict_here import acceptance_here, this_machine
+from magicdec.cli.settings import resolve
 from magicdec.engine.config import MAX_GAMMA
 from magicdec.engine.errors import ConfigError, require
 from magicdec.engine.loading.files import user_path
+from magicdec.profiles.calibrated import Calibration
 from magicdec.profiles.costs.acceptance import Acceptance
 from magicdec.profiles.costs.capacity import RESERVE
 from magicdec.profiles.costs.catalog import find_hardware, find_model
@@ -40,7 +43,7 @@ STANDARD_DRAFTS = {
 class Options:
     """What the command line gave, as text where it needs reading; None where it gave nothing."""
 
-    model: str
+    model: str | None = None  # the calibrated one, or `run`'s default
     hardware: str | None = None
     batch: str | None = None
     context: str | None = None
@@ -69,22 +72,28 @@ class Question:
 def question(options: Options) -> Question:
     """Reads and checks all options. Raises ConfigError with the option's name."""
     axes = _axes(options)
-    acceptance = _acceptance(options.alpha, axes.budget[0])
+    given = _acceptance(options.alpha, axes.budget[0])
     _check_numbers(options)
-    hardware = _hardware(options.hardware)
-    target = find_model(options.model)
+    here = this_machine() if options.hardware is None else None
+    hardware = here.hardware if here else find_hardware(str(options.hardware))
+    target = _target(options.model, here)
     drafter = None if options.draft_model is None else find_model(options.draft_model)
     weights = options.draft_weights
     if weights == "auto":
         weights = "int8" if "int8" in hardware.by_weights and drafter is None else "same"
+    own = here if here and target == here.model and drafter is None else None
+    longest = max(axes.gamma or (LONGEST_DRAFT,))
+    known = own and acceptance_here(own, axes.budget[0], longest, weights)
+    acceptance = given or known or Acceptance((ASSUMED_ALPHA,), constant=True, source="assumption")
+    usual = _usual(hardware, here)
     setup = Setup(
         target, hardware, acceptance,
         Drafting(
             model=drafter, weights=weights, select_per_token=options.select_reads,
             weight_bytes=BYTES["int8"] if weights == "int8" else None,
         ),
-        BYTES[options.weight_dtype or usual_dtype(hardware)],
-        BYTES[options.kv_dtype or usual_dtype(hardware)],
+        BYTES[options.weight_dtype or usual],
+        BYTES[options.kv_dtype] if options.kv_dtype else here.kv_bytes if here else BYTES[usual],
         options.reserve, options.target_speedup,
     )  # fmt: skip
     contexts = axes.context or default_contexts(target)
@@ -94,7 +103,11 @@ def question(options: Options) -> Question:
     standard = drafter
     if standard is None and target.name in STANDARD_DRAFTS:
         standard = find_model(STANDARD_DRAFTS[target.name])
-    return Question(setup, axes, standard, tuple(_notes(setup, axes, options)))
+    return Question(setup, axes, standard, tuple(_notes(setup, axes, options, here)))
+
+
+def _usual(hardware: Hardware, here: Calibration | None) -> str:
+    return str(here.fingerprint["dtype"]) if here else usual_dtype(hardware)
 
 
 def usual_dtype(hardware: Hardware) -> str:
@@ -135,10 +148,10 @@ def _budgets(text: str) -> tuple[int | None, ...]:
     return tuple(found + [None] * (len(numbers) < len(items)))
 
 
-def _acceptance(text: str | None, budget: int | None) -> Acceptance:
-    """A rate, rates by position, or @FILE."""
+def _acceptance(text: str | None, budget: int | None) -> Acceptance | None:
+    """A rate, rates by position, or @FILE; None when nothing is said."""
     if text is None:
-        return Acceptance((ASSUMED_ALPHA,), constant=True, source="assumption")
+        return None
     if text.startswith("@"):
         return recorded_acceptance(user_path(text[1:]), budget)
     rates = []
@@ -158,13 +171,11 @@ def _acceptance(text: str | None, budget: int | None) -> Acceptance:
     return Acceptance(tuple(rates), constant=len(rates) == 1)
 
 
-def _hardware(name: str | None) -> Hardware:
-    """Given by name, or what this machine was calibrated as."""
-    if name is None:
-        raise ConfigError(
-            "no hardware to predict for: give --hardware, say 8xH100, or run magicdec calibrate"
-        )
-    return find_hardware(name)
+def _target(name: str | None, here: Calibration | None) -> ModelShape:
+    """The model that was asked for, else the calibrated one, else the one `run` would take."""
+    if here and name in (None, here.model.name, here.fingerprint["model"]):
+        return here.model
+    return find_model(resolve().settings.model if name is None else name)
 
 
 def _check_numbers(options: Options) -> None:
@@ -182,12 +193,21 @@ def _check_numbers(options: Options) -> None:
     )
 
 
-def _notes(setup: Setup, axes: Axes, options: Options) -> Sequence[str]:
+def _notes(setup: Setup, axes: Axes, options: Options, here: Calibration | None) -> Sequence[str]:
     notes = []
+    if here and setup.target != here.model:
+        notes.append(
+            f"the constants were fitted with {here.model.name}; calibrate --model to fit yours"
+        )
     if setup.acceptance.source == "assumption":
         notes.append(
             f"α {ASSUMED_ALPHA:g} at every position is an assumption: give --alpha, a number or "
             f"@run.json, for yours"
+        )
+    elif "@" in setup.acceptance.source:
+        notes.append(
+            f"α from {setup.acceptance.source.removeprefix('--alpha ').replace('@calibration', 'the calibration')}: another model, text, "
+            f"context or budget may accept otherwise"
         )
     longest = max(axes.context)
     read_fully = [setup.target]
@@ -204,7 +224,7 @@ def _notes(setup: Setup, axes: Axes, options: Options) -> Sequence[str]:
             "α is the same for every budget here, but acceptance grows with the budget: compare "
             "budgets with the α measured for each"
         )
-    usual = usual_dtype(setup.hardware)
+    usual = _usual(setup.hardware, here)
     if options.weight_dtype not in (None, usual):
         notes.append(
             f"{options.weight_dtype} weights take {setup.weight_bytes:g} bytes each, but the "

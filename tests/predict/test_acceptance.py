@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magicdec.engine.errors import ConfigError
+from magicdec.engine.events import PhaseTimes
 from magicdec.profiles.costs.acceptance import Acceptance, conditional_rates
 from magicdec.profiles.costs.advice import required_alpha
 from magicdec.profiles.measured_acceptance import recorded_acceptance
 from magicdec.profiles.storage.header import Header
-from magicdec.profiles.storage.schema import Cell, CellKey
+from magicdec.profiles.storage.schema import Cell, CellKey, Repeat, Sample
 from magicdec.profiles.storage.writing import ProfileWriter
 
 RATES = st.lists(st.floats(0, 1), min_size=1, max_size=12)
@@ -150,8 +151,13 @@ def test_a_profile_gives_the_acceptance_of_the_drafter_that_was_asked_for(tmp_pa
                 batch=batch, context=100, selector="snapkv", budget=budget, gamma=2,
                 temperature=0.0, draft_weights="same",
             )  # fmt: skip
-            drafted = (sum(steps), sum(steps))
-            writer.append(Cell(key=key, drafted_per_position=drafted, accepted_per_step=steps))
+            count, sample = sum(steps), Sample(10, 1.0, 5, PhaseTimes())
+            writer.append(
+                Cell(
+                    key=key, repeats=(Repeat(None, sample),), accepted_per_step=steps,
+                    drafted_per_position=(count, count),
+                )
+            )  # fmt: skip
     found = recorded_acceptance(path, budget=128)
     assert found.rates == pytest.approx((0.75, 1.0))
     assert "snapkv 128" in found.source and "20 steps" in found.source

@@ -283,7 +283,10 @@ def test_a_wrong_value_is_one_line(
     assert said in refused(capsys, [*BASE, *arguments])
 
 
-def test_without_hardware_it_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_hardware_it_says_what_to_do(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MAGICDEC_CACHE_DIR", str(tmp_path))
     said = refused(capsys, ["predict", "--model", "llama-3.1-8b"])
     assert "--hardware" in said and "8xH100" in said and "magicdec calibrate" in said
 
