@@ -40,6 +40,6 @@ def acceptance_here(
     rates = (*known.rates, *[known.rates[-1]] * (gamma - len(known.rates)))
     return Acceptance(
         rates,
-        source=f"@calibration ({SELECTOR} {known.budget}, {known.weights} weights, "
+        source=f"the calibration ({SELECTOR} {known.budget}, {known.weights} weights, "
         f"{known.drafted:,} drafted tokens)",
     )
