@@ -25,8 +25,8 @@ class DraftView(ABC):
         """A row was prefilled into `slot` of the full cache."""
 
     @abstractmethod
-    def access(self, slots: Sequence[int], ahead: int) -> StoreAccess:
-        """For one token per row, `ahead` tokens after the row's valid ones."""
+    def access(self, slots: Sequence[int], ahead: int, new: int = 1) -> StoreAccess:
+        """For `new` tokens per row, the first of them `ahead` tokens after the row's valid ones."""
 
     @abstractmethod
     def commit(self, slots: Sequence[int], counts: Sequence[int]) -> None:
@@ -46,8 +46,8 @@ class WholeView(DraftView):
     def admit(self, slot: int) -> None:
         pass
 
-    def access(self, slots: Sequence[int], ahead: int) -> StoreAccess:
-        return self._cache.following(slots, 1, ahead=ahead)
+    def access(self, slots: Sequence[int], ahead: int, new: int = 1) -> StoreAccess:
+        return self._cache.following(slots, new, ahead=ahead)
 
     def commit(self, slots: Sequence[int], counts: Sequence[int]) -> None:
         pass
@@ -101,14 +101,14 @@ class SelectedView(DraftView):
         added = self._added[slot]
         return added if self._ring is None else min(added, self._budget)
 
-    def access(self, slots: Sequence[int], ahead: int) -> StoreAccess:
+    def access(self, slots: Sequence[int], ahead: int, new: int = 1) -> StoreAccess:
         cache = self._cache
         return self.store.access(
             slots,
             [self.entries(s) + ahead for s in slots],
             [cache.lengths[s] + ahead for s in slots],
             [cache.prompt_lengths[s] for s in slots],
-            1,
+            new,
             windowed=False,  # entries are not in text order, and the selection is small
         )
 

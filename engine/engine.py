@@ -59,15 +59,19 @@ class Engine:
         self.cache = KVCache(model, backend, rows=slots, capacity=capacity, dtype=kv_dtype)
         self.clock = clock or Clock()
 
-    def run(self, requests: Sequence[Request], config: DecodeConfig) -> Iterator[Event]:
+    def run(
+        self, requests: Sequence[Request], config: DecodeConfig, *, observed: int = 0
+    ) -> Iterator[Event]:
         """Decodes every request; see `events` for what it yields, and when.
 
+        observed: how many of a prompt's last queries to keep at least, for selectors that
+        look at the cache later.
         Closing the iterator between two events stops the run; nothing is left behind but the
         prompts in the cache. Raises ConfigError for a selector that cannot be used.
         """
         self.clock.restart()
         with self.clock.phase("prefill"):  # all that comes before the first token
-            run = _Run(self, requests, config)
+            run = _Run(self, requests, config, observed)
         try:
             yield from run.events()
         finally:
@@ -83,12 +87,14 @@ class Engine:
 class _Run:
     """The state of one `Engine.run`."""
 
-    def __init__(self, engine: Engine, requests: Sequence[Request], config: DecodeConfig) -> None:
+    def __init__(
+        self, engine: Engine, requests: Sequence[Request], config: DecodeConfig, observed: int
+    ) -> None:
         self.engine, self.config = engine, config
         self.model, self.cache, self.clock = engine.model, engine.cache, engine.clock
         self.waiting = deque(requests)
         self.active: list[Row] = []
-        self.observed = 0
+        self.observed = observed
         self.drafter = self._make_drafter(max(len(r.tokens) for r in requests))
         self.rule: Rule = make_rule(
             config.sampling,
@@ -103,7 +109,7 @@ class _Run:
         if config.gamma == 0:
             return None
         selector = SELECTORS.create(config.selector, config.selector_options)
-        self.observed = selector.observed
+        self.observed = max(self.observed, selector.observed)
         view = make_view(
             self.cache,
             selector,

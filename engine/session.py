@@ -164,9 +164,11 @@ class Session:
         ]
 
     def run(
-        self, requests: Sequence[Request], config: DecodeConfig, *, batch: int
+        self, requests: Sequence[Request], config: DecodeConfig, *, batch: int, observed: int = 0
     ) -> Generator[Event, None, None]:
         """Decodes the requests, `batch` rows at a time. Prompts of the last run are kept.
+
+        observed: see `Engine.run`.
 
         Raises ConfigError, OutOfMemoryError, ModelError.
         """
@@ -182,7 +184,7 @@ class Session:
                     store=self._prefill_store(), clock=self._clock,
                 )  # fmt: skip
                 self._engine = engine
-            yield from engine.run(requests, config)
+            yield from engine.run(requests, config, observed=observed)
 
     def _prefill_store(self) -> PrefillStore | None:
         """On CPU only: a GPU computes K and V about as fast as a disk delivers them."""

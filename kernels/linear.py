@@ -72,6 +72,8 @@ class Int8Linear(Linear):
     FBGEMM's kernels read a quarter of the bytes. Without VNNI they add products of two in 16
     bits, which overflow when both factors use all their bits: weights are limited to 7 bits, so
     that 2 * 255 * 64 < 2^15. The activations keep 8, because their outliers need the range.
+    FBGEMM takes one scale for all activations of a call. Of x [n, T, in] each position gets its
+    own, shared by the n rows: drafts of T positions in one pass are those of T passes of one.
     Make it inside `with fbgemm():`. Raises ValueError for a weight that is not float32 on a CPU
     with these kernels.
     """
@@ -83,6 +85,7 @@ class Int8Linear(Linear):
         largest = torch.maximum(weight.amax(dim=1), -weight.amin(dim=1))  # abs() would be a copy
         scale = largest.clamp_min(torch.finfo(weight.dtype).tiny) / INT8_MAX
         self._nbytes = weight.numel() + scale.nbytes
+        self._bias = bias
         assert torch.backends.quantized.engine == "fbgemm", "make it inside `with fbgemm():`"
         quantized = torch.quantize_per_channel(
             weight, scale, torch.zeros_like(scale, dtype=torch.int64), 0, torch.qint8
@@ -90,8 +93,20 @@ class Int8Linear(Linear):
         self._packed = torch.ops.quantized.linear_prepack(quantized, bias)
 
     def __call__(self, x: Tensor) -> Tensor:
+        if x.dim() == 3 and x.shape[1] > 1:
+            return self._by_position(x)
         out: Tensor = torch.ops.quantized.linear_dynamic(x, self._packed)
         return out
+
+    def _by_position(self, x: Tensor) -> Tensor:
+        """Brings all positions to one range and back; the product is linear but for its bias."""
+        least, most = x.aminmax(dim=2)  # [n, T]
+        span = most.amax(dim=0).clamp_min(0) - least.amin(dim=0).clamp_max(0)  # [T]
+        span = span.clamp_min(torch.finfo(x.dtype).tiny)[:, None]
+        out: Tensor = torch.ops.quantized.linear_dynamic(x / span, self._packed)
+        if self._bias is None:
+            return out * span
+        return (out - self._bias) * span + self._bias
 
     @property
     def nbytes(self) -> int:

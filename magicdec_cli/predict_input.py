@@ -15,7 +15,7 @@ from magicdec.profiles.costs.grid import Axes, Setup
 from magicdec.profiles.costs.hardware import Hardware
 from magicdec.profiles.costs.shapes import ModelShape
 from magicdec.profiles.costs.speculation import Drafting
-from magicdec.profiles.recorded import recorded_acceptance
+from magicdec.profiles.measured_acceptance import recorded_acceptance
 from magicdec.profiles.sweep import sweep
 
 BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "int8": 1.0, "fp8": 1.0}

@@ -171,3 +171,20 @@ def test_the_forecast_includes_the_twin(tiny):
 def test_an_unknown_choice_is_refused():
     with pytest.raises(ConfigError, match=r"draft-weights must be auto, same or int8, got 'int4'"):
         DecodeConfig(draft_weights="int4")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("biased", [False, True], ids=["plain", "bias"])
+def test_positions_of_one_pass_are_rounded_like_passes_of_their_own(biased):
+    """One position is a thousand times the others: on a shared scale it would erase them."""
+    torch.manual_seed(0)
+    weight, bias = torch.randn(32, 64), torch.randn(32) if biased else None
+    x = torch.randn(3, 4, 64)
+    x[:, 2] *= 1000
+    linear = int8(weight, bias)
+    together = linear(x)
+    for position in range(4):
+        alone, exact = linear(x[:, position : position + 1])[:, 0], x[:, position] @ weight.T
+        exact = exact if bias is None else exact + bias
+        assert relative_error(together[:, position], exact) < 0.03
+        assert relative_error(together[:, position], alone) < 0.03
+    assert torch.isfinite(linear(torch.zeros(2, 3, 64))).all()

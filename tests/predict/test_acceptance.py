@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from magicdec.engine.errors import ConfigError
 from magicdec.profiles.costs.acceptance import Acceptance, conditional_rates
 from magicdec.profiles.costs.advice import required_alpha
-from magicdec.profiles.recorded import recorded_acceptance
+from magicdec.profiles.measured_acceptance import recorded_acceptance
 
 RATES = st.lists(st.floats(0, 1), min_size=1, max_size=12)
 

@@ -1,0 +1,8 @@
+"""The acceptance survey: one plain run of the target prices every drafter and every γ.
+
+1. `trace`: the rows are decoded plainly once. Speculation is lossless, so that this is the text
+   of every speculative run, too.
+2. `forced`: a drafter reads that text, many tokens a pass, over its own sparse view of the cache:
+   what would it have drafted at each position?
+3. `replay`: that decides how speculative decoding would have walked through the text, for every γ.
+"""

@@ -1,0 +1,130 @@
+"""Runs a survey over an engine session."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from magicdec.engine.config import DecodeConfig, DraftWeights
+from magicdec.engine.draft_view import make_view, view_capacity
+from magicdec.engine.drafter import draft_weights
+from magicdec.engine.events import Event
+from magicdec.engine.report import Recorder, RunReport
+from magicdec.engine.request import Request
+from magicdec.engine.selectors.base import SELECTORS, KVSelector
+from magicdec.engine.session import Session
+from magicdec.profiles.survey.forced import BLOCK, chances, kept
+from magicdec.profiles.survey.replay import Kept, Walk, walk
+from magicdec.profiles.survey.trace import TracedRow, traced_rows
+
+Listener = Callable[[Event], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Drafter:
+    """A way to draft; γ is left open. options: those of the selector."""
+
+    selector: str
+    budget: int
+    options: Mapping[str, object] = field(default_factory=dict)
+
+    def create(self) -> KVSelector:
+        return SELECTORS.create(self.selector, self.options)
+
+    def config(self, base: DecodeConfig, gamma: int) -> DecodeConfig:
+        return replace(
+            base, selector=self.selector, selector_options=self.options, budget=self.budget,
+            gamma=gamma,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """What a drafter would have had accepted, by row; seconds: what finding out took."""
+
+    drafter: Drafter
+    weights: DraftWeights
+    kept: tuple[Kept, ...]
+    seconds: float
+
+    @property
+    def alpha(self) -> float | None:
+        """The share of all tokens that the drafter would have got right."""
+        every = np.concatenate(self.kept)
+        return float(every.mean()) if len(every) else None
+
+    def walks(self, gamma: int) -> list[Walk]:
+        return [walk(row, gamma) for row in self.kept]
+
+
+class Survey:
+    """Rows decoded plainly with `config`, whose γ and drafter do not matter.
+
+    All rows are in the cache at once, however many: `Session.plan_memory` with batch = rows.
+    """
+
+    def __init__(
+        self, session: Session, requests: Sequence[Request], config: DecodeConfig,
+        drafters: Sequence[Drafter], *, block: int = BLOCK,
+    ) -> None:  # fmt: skip
+        """Raises ConfigError for a drafter that cannot work."""
+        self._session, self._requests, self._config = session, requests, config
+        self._drafters, self._block = drafters, block
+        for drafter in drafters:
+            draft_weights(drafter.config(config, 1), session.device, session.dtype)
+            view_capacity(drafter.create(), budget=drafter.budget, context=1, growth=1, gamma=block)
+        self._rows: list[TracedRow] = []
+        self.target_seconds = 0.0  # in passes of the target after the plain run
+        self.report: RunReport | None = None  # of the plain run
+
+    def trace(self, listen: Listener) -> RunReport:
+        """The plain run. Raises what `Session.run` raises."""
+        recorder = Recorder()
+        events = self._session.run(
+            self._requests, replace(self._config, gamma=0), batch=len(self._requests),
+            observed=max(drafter.create().observed for drafter in self._drafters),
+        )  # fmt: skip
+        with closing(events):
+            for event in events:
+                recorder.add(event)
+                listen(event)
+        self.report = recorder.report()
+        outputs = [row.token_ids for row in self.report.rows]
+        self._rows = traced_rows(self._session.cache, self._requests, outputs)
+        return self.report
+
+    def results(self) -> Iterator[Surveyed]:
+        """One per drafter, in order, each when it is done; `trace` comes first."""
+        begun = time.perf_counter()
+        target = self._target()
+        self.target_seconds = time.perf_counter() - begun
+        for drafter in self._drafters:
+            begun = time.perf_counter()
+            weights, draft = self._draft(drafter)
+            found = tuple(kept(target, draft))
+            yield Surveyed(drafter, weights, found, time.perf_counter() - begun)
+
+    def _target(self) -> list[Kept]:
+        """The target's own chances; greedily emitted tokens are its likeliest."""
+        sampling = self._config.sampling
+        if sampling.greedy:
+            return [np.ones(row.fed) for row in self._rows]
+        return chances(
+            self._session.model, self._session.cache, self._rows, sampling, block=self._block
+        )
+
+    def _draft(self, drafter: Drafter) -> tuple[DraftWeights, list[Kept]]:
+        session, config = self._session, drafter.config(self._config, 1)
+        view = make_view(
+            session.cache, drafter.create(), budget=drafter.budget,
+            context=max(row.prompt for row in self._rows), growth=config.max_new_tokens,
+            gamma=self._block,
+        )  # fmt: skip
+        weights = draft_weights(config, session.device, session.dtype)
+        model = session.model.quantized if weights == "int8" else session.model
+        rows = chances(model, session.cache, self._rows, config.sampling, view, self._block)
+        return weights, rows
