@@ -15,12 +15,14 @@ from typer.exceptions import TyperException
 from magicdec.cli import commands, profile_commands
 from magicdec.cli.calibrate_command import GROUPS, calibrate
 from magicdec.cli.console import TERMINAL, one_line, tolerate_narrow_encodings
-from magicdec.cli.help import GroupedHelp, HelpWithTerms, PredictHelp, ProfileHelp
+from magicdec.cli.help import GroupedHelp, HelpWithTerms, PredictHelp, ProfileHelp, TuneHelp
 from magicdec.cli.interrupts import INTERRUPTED
 from magicdec.cli.options import with_common, with_settings
 from magicdec.cli.predict_command import EPILOG as PREDICT_EPILOG
 from magicdec.cli.predict_command import predict
 from magicdec.cli.run_command import EPILOG, run
+from magicdec.cli.survey_command import SURVEY_EPILOG, SURVEY_GRIDS, survey
+from magicdec.cli.tune_command import TUNE_EPILOG, TUNE_GRIDS, tune
 from magicdec.engine.errors import MagicdecError
 
 UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF)
@@ -43,9 +45,12 @@ app = _group("Lossless self-speculative decoding for long contexts: measure whet
 models = _group("Models that have an alias.")
 cache = _group("Stored prefills and converted models on this machine.")
 config = _group("Settings and where they come from.")
-profile = _group("Recorded measurements: show, compare, export.")
+profile = _group("Measure many settings: survey; recorded ones: show, compare, export.")
 
 app.command("run", cls=HelpWithTerms, epilog=EPILOG)(with_common(with_settings(run)))
+app.command("tune", cls=TuneHelp, epilog=TUNE_EPILOG)(
+    with_common(with_settings(tune, grids=TUNE_GRIDS))
+)
 app.command("predict", cls=PredictHelp, epilog=PREDICT_EPILOG)(with_common(predict))
 app.command("calibrate", cls=GroupedHelp)(with_common(with_settings(calibrate, GROUPS)))
 app.command("selectors", cls=GroupedHelp)(with_common(commands.selectors))
@@ -57,6 +62,9 @@ cache.command("clear", cls=GroupedHelp)(with_common(commands.cache_clear))
 app.add_typer(cache, name="cache")
 config.command("show", cls=GroupedHelp)(with_common(commands.config_show))
 app.add_typer(config, name="config")
+profile.command("survey", cls=GroupedHelp, epilog=SURVEY_EPILOG)(
+    with_common(with_settings(survey, grids=SURVEY_GRIDS))
+)
 profile.command("show", cls=ProfileHelp)(with_common(profile_commands.show))
 profile.command("compare", cls=ProfileHelp)(with_common(profile_commands.compare))
 profile.command("export", cls=ProfileHelp)(with_common(profile_commands.export))

@@ -17,17 +17,21 @@ Command = Callable[..., int | None]
 
 
 def with_settings(
-    command: Callable[..., int | None], groups: Collection[str] | None = None
+    command: Callable[..., int | None],
+    groups: Collection[str] | None = None,
+    grids: Mapping[str, str] | None = None,
 ) -> Command:
     """Replaces the parameter `flags` of `command` by one option per knob, or per knob of `groups`.
 
+    grids: knobs of which the command takes several values and reads them itself; to each its
+    default, empty for the knob's own.
     `flags` then holds what was given, by name. Values arrive as text: environment variables and
     files are checked by the same code, so a bad value reads the same wherever it comes from.
     """
     signature = inspect.signature(command, eval_str=True)
     own = [p for p in signature.parameters.values() if p.name != "flags"]
     knobs = [knob for knob in KNOBS if groups is None or knob.group in groups]
-    made = [_option(knob) for knob in knobs]
+    made = [_option(knob, (grids or {}).get(knob.name)) for knob in knobs]
 
     @functools.wraps(command)
     def wrapper(**given: Any) -> int | None:
@@ -74,7 +78,7 @@ def _resigned(wrapper: Any, parameters: list[inspect.Parameter]) -> Command:
     return result
 
 
-def _option(knob: Knob) -> inspect.Parameter:
+def _option(knob: Knob, grid: str | None = None) -> inspect.Parameter:
     if knob.kind == "bool":
         kind: Any = bool | None
         declared = typer.Option(
@@ -84,7 +88,8 @@ def _option(knob: Knob) -> inspect.Parameter:
     else:
         kind = list[str] | None if knob.kind in ("list", "map") else str | None
         declared = typer.Option(
-            knob.flag, help=f"{knob.help}{_notes(knob)}", metavar=_metavar(knob),
+            knob.flag, help=f"{knob.help}{_notes(knob, grid)}",
+            metavar=_metavar(knob) if grid is None else "GRID",
             rich_help_panel=knob.group, show_default=False,
         )  # fmt: skip
     return inspect.Parameter(
@@ -102,7 +107,9 @@ def _metavar(knob: Knob) -> str:
     return "|".join(knob.choices) or names[knob.kind]
 
 
-def _notes(knob: Knob) -> str:
+def _notes(knob: Knob, grid: str | None) -> str:
+    if grid:
+        return f" [default: {grid}]"
     default = knob.unset if knob.default is None else knob.default
     if knob.kind in ("list", "map"):
         return ""

@@ -59,7 +59,7 @@ def run_session(outcome: Outcome, sources: Sequence[str], display: Display) -> N
         requests = session.requests()
         outcome.warnings = tuple(session.warnings())
         outcome.memory = session.memory()
-        outcome.info = _info(settings, outcome.env, requests)
+        outcome.info = run_info(settings, outcome.env, requests)
         if outcome.compare:
             plain = dataclasses.replace(config, gamma=0)
             _decode(session, plain, outcome, PLAIN, display)
@@ -96,7 +96,7 @@ def _decode(
             display.event(event)
 
 
-def _info(settings: Settings, env: dict[str, object], requests: Sequence[Request]) -> RunInfo:
+def run_info(settings: Settings, env: dict[str, object], requests: Sequence[Request]) -> RunInfo:
     dtype, kv = (str(env.get(key, getattr(settings, key))) for key in ("dtype", "kv_dtype"))
     selector = settings.selector.rpartition(":")[2]
     if env.get("draft_weights") == "int8":

@@ -92,6 +92,13 @@ class OpenedSession:
 
 def open_session(sources: Sequence[str], settings: Settings, progress: Progress) -> Session:
     """Reads the documents, then opens the model. Raises ConfigError, ModelError."""
+    return OpenedSession(*open_engine(sources, settings, progress), settings)
+
+
+def open_engine(
+    sources: Sequence[str], settings: Settings, progress: Progress
+) -> tuple[EngineSession, Sequence[Document] | Sequence[Workload]]:
+    """The same for what runs many settings over one model: its session and the documents."""
     from magicdec.engine.text.workloads.names import read_sources
 
     documents = read_sources(sources)  # before torch: a misspelt name shows at once
@@ -99,13 +106,12 @@ def open_session(sources: Sequence[str], settings: Settings, progress: Progress)
     from magicdec.engine.session import open_session as open_engine_session
 
     interrupts.raise_again()
-    session = open_engine_session(
+    return open_engine_session(
         settings.model, device=settings.device, dtype=settings.dtype, kv_dtype=settings.kv_dtype,
         threads=settings.threads, attention=settings.attention, chunk=settings.chunk,
         progress=progress, sync_phases=settings.sync_phases,
         prefill_cache=int(settings.prefill_cache_size * GIB) if settings.prefill_cache else 0,
-    )  # fmt: skip
-    return OpenedSession(session, documents, settings)
+    ), documents  # fmt: skip
 
 
 def list_models() -> Sequence[ModelInfo]:

@@ -85,4 +85,23 @@ PROFILE_TERMS: dict[str, str] = {
     "time per token": "what γ is chosen by: (γ T_D + T_V) / (Ω T_T), or 1 / the measured speedup",
 }
 
-TERMS = RUN_TERMS | PREDICT_TERMS | PROFILE_TERMS
+SURVEY_TERMS: dict[str, str] = {
+    "survey": "the rows are decoded plainly once; each drafter then reads that text, and where it "
+    "would have drafted another token decides how speculation would have gone, for every γ",
+    "α, surveyed": "the share of all tokens that the drafter would have drafted right",
+    "Ω, surveyed": "the mean length a run with this γ and number of tokens would show",
+    "±": "half of the 95% confidence interval of Ω, the widest of those shown: by jackknife over "
+    "rows with Student's t; rows cut from one document are more alike than it knows",
+}
+
+TUNE_TERMS: dict[str, str] = {
+    "tokens/step": "surveyed Ω: tokens a row gains per step, with its 95% interval over rows",
+    "predicted": "decode seconds of plain decoding / those of the setting, from the survey's "
+    "acceptance and the calibration's step times, the one-off selection and slower rows included",
+    "measured": "the same from real runs of the same rows: median over the rounds, and the range",
+    "≈": "no worse than the best beyond chance: rows (predicted) or rounds (measured) disagree",
+    "proven": "faster than the plain run of the same round in every round",
+    "!": "does not fit in memory",
+}
+
+TERMS = RUN_TERMS | PREDICT_TERMS | PROFILE_TERMS | SURVEY_TERMS | TUNE_TERMS

@@ -107,9 +107,7 @@ def tune(
     """
     grids = read_grids(flags, tuple(TUNE_GRIDS))
     require(bool(docs), "no document given; name text files, or builtin:pydoc")
-    require(
-        output is None or verify > 0, "--output writes real runs, and --verify 0 makes none"
-    )
+    require(output is None or verify > 0, "--output writes real runs, and --verify 0 makes none")
     for option, value in (("--max-tpot", max_tpot), ("--max-memory", max_memory)):
         require(value is None or 0 < value < 1e9, f"{option} must be above 0, got {value}")
     _check_output(output)
@@ -156,7 +154,9 @@ def _question(
     batches, contexts = grids.values("batch"), grids.values("context")
     require(max(batches) <= MOST_BATCH, f"--batch: {MOST_BATCH:,} is the most that can be tuned")
     gammas = tuple(gamma for gamma in _values(grids, flags, "gamma", tuple(range(1, 7))) if gamma)
-    require(bool(gammas), "--gamma 0 drafts nothing; plain decoding is always tried, give 1 or more")
+    require(
+        bool(gammas), "--gamma 0 drafts nothing; plain decoding is always tried, give 1 or more"
+    )
     return Question(
         batches=tuple(sorted(batches)), contexts=tuple(contexts),
         drafters=tuple(_drafters(grids, flags)), gammas=gammas,

@@ -22,6 +22,7 @@ from magicdec.profiles.survey.replay import Kept, Walk, walk
 from magicdec.profiles.survey.trace import TracedRow, traced_rows
 
 Listener = Callable[[Event], None]
+TRACE_GAMMA = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,8 @@ class Surveyed:
 
 
 class Survey:
-    """Rows decoded plainly with `config`, whose γ and drafter do not matter.
+    """What the drafters would have had accepted of the rows' text under `config`, whose own γ and
+    drafter do not matter.
 
     All rows are in the cache at once, however many: `Session.plan_memory` with batch = rows.
     """
@@ -78,14 +80,20 @@ class Survey:
             draft_weights(drafter.config(config, 1), session.device, session.dtype)
             view_capacity(drafter.create(), budget=drafter.budget, context=1, growth=1, gamma=block)
         self._rows: list[TracedRow] = []
-        self.target_seconds = 0.0  # in passes of the target after the plain run
-        self.report: RunReport | None = None  # of the plain run
+        self.target_seconds = 0.0  # in passes of the target after the run
+        self.report: RunReport | None = None  # of the traced run
+
+    @property
+    def tracer(self) -> Drafter:
+        """The drafter that is really run: speculation gives the text sooner where it pays."""
+        return max(self._drafters, key=lambda drafter: drafter.budget)
 
     def trace(self, listen: Listener) -> RunReport:
-        """The plain run. Raises what `Session.run` raises."""
+        """The one real run. Raises what `Session.run` raises."""
         recorder = Recorder()
         events = self._session.run(
-            self._requests, replace(self._config, gamma=0), batch=len(self._requests),
+            self._requests, self.tracer.config(self._config, TRACE_GAMMA),
+            batch=len(self._requests),
             observed=max(drafter.create().observed for drafter in self._drafters),
         )  # fmt: skip
         with closing(events):

@@ -60,21 +60,20 @@ class Tuner:
         answer = Answer(context or longest, len(requests))
         self.answers.append(answer)
         survey = Survey(self.session, requests, asked.config, asked.drafters)
-        title = f"context {answer.context:,}: plain decoding of {len(requests)} rows"
+        title = f"context {answer.context:,}: the text of {len(requests)} rows"
         survey.trace(_Listener(self.watch, title, len(requests), asked.config).event)
         prices = CalibratedPrices(
             self.calibration,
             {answer.context: mean(len(request.tokens) for request in requests)},
             asked.config.max_new_tokens / 2,
         )
-        done, found = 0, survey.results()
-        for drafter in asked.drafters:
+        found = survey.results()
+        for done, drafter in enumerate(asked.drafters):
             self.watch(
                 f"context {answer.context:,}: what {drafter.selector} {drafter.budget} drafts",
                 done / len(asked.drafters),
             )
             self._price(answer, next(found), prices)
-            done += 1
 
     def _fitting(self, requests: Sequence[Request]) -> Sequence[Request]:
         """As many of the rows as a survey has memory for: it holds all of them at once."""
@@ -134,7 +133,7 @@ class Tuner:
 
 @dataclass(slots=True)
 class _Listener:
-    """Tells how far a plain run is."""
+    """Tells how far the run is that gives the text."""
 
     watch: Watch
     title: str

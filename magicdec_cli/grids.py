@@ -1,0 +1,49 @@
+"""Settings of which a command tries several values: `--budget 128,256 --gamma 1-8`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from magicdec.cli.knobs import KNOBS, Settings
+from magicdec.cli.settings import resolve
+from magicdec.engine.errors import ConfigError
+from magicdec.profiles.sweep import sweep
+
+GRAMMAR = (
+    "A GRID is a value, a list 1,4,8, or of whole numbers a range 1-6, 1000-4000+500 (steps of "
+    "500), 1024-8192*2 (doubling); 32k is 32,000."
+)
+_KNOBS = {knob.name: knob for knob in KNOBS}
+
+
+@dataclass(frozen=True, slots=True)
+class Grids:
+    """settings: everything else. given: the values of each grid that the command line named."""
+
+    settings: Settings
+    given: Mapping[str, tuple[Any, ...]]
+
+    def values(self, name: str) -> tuple[Any, ...]:
+        """At least one: without a flag that of environment, file or default."""
+        return self.given.get(name) or (getattr(self.settings, name),)
+
+
+def read_grids(flags: Mapping[str, Any], names: Sequence[str]) -> Grids:
+    """Raises ConfigError for a value that does not fit its setting."""
+    given = {name: grid_values(name, flags[name]) for name in names if flags[name] is not None}
+    settings = resolve({k: v for k, v in flags.items() if k not in names}).settings
+    return Grids(settings, given)
+
+
+def grid_values(name: str, text: str) -> tuple[Any, ...]:
+    """The values that `text` names for a setting, each once, in order. Raises ConfigError."""
+    knob = _KNOBS[name]
+    if knob.kind == "int":
+        assert knob.low is not None and knob.high is not None
+        return sweep(text, knob.flag, low=int(knob.low), high=int(knob.high))
+    items = [item.strip() for item in text.split(",")]
+    if not all(items):
+        raise ConfigError(f"{knob.flag} {text!r} has an empty item; write one, or a list a,b")
+    return tuple(dict.fromkeys(knob.parse(item, knob.flag) for item in items))

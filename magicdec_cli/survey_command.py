@@ -1,0 +1,105 @@
+"""`magicdec profile survey`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from magicdec.cli.commands import FormatOption
+from magicdec.cli.console import TERMINAL
+from magicdec.cli.grids import GRAMMAR, read_grids
+from magicdec.cli.interrupts import INTERRUPTED, before_exit
+from magicdec.engine.errors import ConfigError
+
+if TYPE_CHECKING:
+    from magicdec.profiles.survey.surveying import Drafter
+
+GAMMAS = "1-8"
+SURVEY_GRIDS = {"selector": "", "budget": "", "gamma": GAMMAS}
+SURVEY_EPILOG = (
+    f"{GRAMMAR} One survey of all selectors and budgets costs about as much as a few runs; it "
+    "measures acceptance, not time."
+)
+
+
+def survey(
+    docs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="DOC...", help="Text files, - for stdin, or builtin:pydoc.", show_default=False
+        ),
+    ] = None,
+    *,
+    format: FormatOption = "table",
+    quiet: Annotated[
+        bool,
+        typer.Option("--quiet", "-q", help="Show no progress.", rich_help_panel="Output"),
+    ] = False,
+    flags: dict[str, Any],
+) -> int | None:
+    """Measure the acceptance of many drafters from one plain run, for every draft length.
+
+    --selector, --budget and --gamma take several values.
+    """
+    grids = read_grids({**flags, "gamma": flags["gamma"] or GAMMAS}, tuple(SURVEY_GRIDS))
+    settings = grids.settings
+    gammas = tuple(gamma for gamma in grids.values("gamma") if gamma)
+    if not gammas:
+        raise ConfigError("--gamma 0 drafts nothing to survey; give 1 or more")
+    config = settings.decode_config()
+
+    from magicdec.cli.progress import choose_display
+    from magicdec.cli.survey_session import SurveyOutcome, survey_session
+    from magicdec.cli.survey_view import deliver
+
+    wanted = drafters(grids.values("selector"), grids.values("budget"), settings.selector_option)
+    outcome = SurveyOutcome(settings, config, wanted, gammas)
+    display = choose_display(quiet)
+    before_exit(display.close)
+    try:
+        survey_session(outcome, docs or [], display)
+    finally:
+        display.close()
+    if outcome.error is not None and not outcome.results:
+        raise outcome.error
+    for warning in outcome.warnings:
+        TERMINAL.note(f"warning: {warning}")
+    if outcome.results or not outcome.interrupted:
+        deliver(outcome, format)
+    if outcome.interrupted:
+        kept = "the finished drafters are above" if outcome.results else "nothing was finished"
+        TERMINAL.note(f"interrupted: {kept}")
+        return INTERRUPTED
+    if outcome.error is not None:
+        raise outcome.error
+    return None
+
+
+def drafters(
+    selectors: Sequence[str], budgets: Sequence[int], options: Mapping[str, object]
+) -> list[Drafter]:
+    """Every selector with every budget; one that sees the whole cache once.
+
+    An option is for those selectors that have it. Raises ConfigError for one that none has, for
+    a bad value and for a budget that a selector cannot work with.
+    """
+    from magicdec.engine.plugins import option_fields
+    from magicdec.engine.selectors.base import SELECTORS
+    from magicdec.profiles.survey.surveying import Drafter
+
+    known = {
+        name: {field.name for field in option_fields(SELECTORS.load(name))} for name in selectors
+    }
+    for option in options:
+        if not any(option in names for names in known.values()):
+            raise ConfigError(f"no option {option!r} in {', '.join(selectors)}")
+    found = []
+    for name in selectors:
+        own = {key: value for key, value in options.items() if key in known[name]}
+        selector = SELECTORS.create(name, own)
+        for budget in budgets[:1] if selector.whole else budgets:
+            selector.ring(budget)
+            found.append(Drafter(name, budget, own))
+    return found

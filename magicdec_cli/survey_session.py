@@ -1,0 +1,79 @@
+"""Runs `magicdec profile survey`; whatever happens, what is finished is kept."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from magicdec.cli import session_api
+from magicdec.cli.knobs import Settings
+from magicdec.cli.live_state import PLAIN, LiveState
+from magicdec.cli.progress import Display
+from magicdec.cli.run_session import run_info
+from magicdec.engine.config import DecodeConfig
+from magicdec.engine.events import Event
+from magicdec.engine.report import Recorder, RunReport
+from magicdec.profiles.survey.forced import BLOCK
+from magicdec.profiles.survey.surveying import Drafter, Survey, Surveyed
+
+
+@dataclass(slots=True)
+class SurveyOutcome:
+    """What a survey has so far."""
+
+    settings: Settings
+    config: DecodeConfig
+    drafters: Sequence[Drafter]
+    gammas: Sequence[int]
+    env: dict[str, object] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    plain: RunReport | None = None
+    results: list[Surveyed] = field(default_factory=list)
+    seconds: float = 0.0  # prefill, plain run and all drafters
+    interrupted: bool = False
+    error: Exception | None = None
+
+
+def survey_session(outcome: SurveyOutcome, sources: Sequence[str], display: Display) -> None:
+    """Ctrl-C or an error ends it early and marks the outcome."""
+    try:
+        _survey(outcome, sources, display)
+    except KeyboardInterrupt:
+        outcome.interrupted = True
+    except Exception as error:  # raised once what is finished has been delivered
+        outcome.error = error
+
+
+def _survey(outcome: SurveyOutcome, sources: Sequence[str], display: Display) -> None:
+    settings, config = outcome.settings, outcome.config
+    session, documents = session_api.open_engine(sources, settings, display.loading)
+    outcome.env = session.environment()
+    requests = session.requests(
+        documents, context=settings.context, batch=settings.batch, take=settings.take,
+        rows=settings.rows, prompt=settings.prompt, raw=settings.raw,
+    )  # fmt: skip
+    told = [warning for document in documents for warning in document.warnings]
+    outcome.warnings = (*told, *session.warnings(requests, config))
+    widest = max(outcome.drafters, key=lambda drafter: drafter.budget)
+    session.plan_memory(requests, widest.config(config, BLOCK), batch=len(requests))
+    survey = Survey(session, requests, config, outcome.drafters)
+
+    shown = dataclasses.replace(settings, gamma=0, batch=len(requests))
+    state = LiveState(run_info(shown, outcome.env, requests), PLAIN, Recorder())
+
+    def listen(event: Event) -> None:
+        state.recorder.add(event)
+        state.add(event)
+        display.event(event)
+
+    begun = time.perf_counter()
+    display.begin(state)
+    outcome.plain = survey.trace(listen)
+    results = survey.results()
+    for done, drafter in enumerate(outcome.drafters):
+        what = f"survey: {drafter.selector} {drafter.budget}"
+        display.loading(what, done / len(outcome.drafters))
+        outcome.results.append(next(results))
+        outcome.seconds = time.perf_counter() - begun

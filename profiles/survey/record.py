@@ -1,0 +1,92 @@
+"""A survey's figures, and its JSON document (schema `magicdec.survey/1`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from magicdec.engine.report import RunReport
+from magicdec.profiles.survey.intervals import LEVEL, length_interval
+from magicdec.profiles.survey.replay import pooled
+from magicdec.profiles.survey.surveying import Surveyed
+
+SURVEY_SCHEMA = "magicdec.survey/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """One drafter at one γ. rates: by position, of the steps that drafted it."""
+
+    gamma: int
+    length: float  # Ω, the mean acceptance length
+    interval: tuple[float, float] | None
+    rates: tuple[float, ...]
+
+
+def estimates(result: Surveyed, gammas: Sequence[int]) -> list[Estimate]:
+    found = []
+    for gamma in gammas:
+        walks = result.walks(gamma)
+        both = pooled(walks)
+        rates = tuple(both.acceptance_rate_per_position)
+        found.append(Estimate(gamma, both.mean_acceptance_length, length_interval(walks), rates))
+    return found
+
+
+def survey_record(
+    results: Sequence[Surveyed],
+    gammas: Sequence[int],
+    plain: RunReport,
+    *,
+    env: Mapping[str, object],
+    config: Mapping[str, object],
+    seconds: float,
+    warnings: Sequence[str] = (),
+    interrupted: bool = False,
+    error: str | None = None,
+) -> dict[str, Any]:
+    """Names are those of `run --json` where they mean the same."""
+    return {
+        "schema": SURVEY_SCHEMA,
+        "interrupted": interrupted,
+        "error": error,
+        "env": dict(env),
+        "config": dict(config),
+        "warnings": list(warnings),
+        "rows": [
+            {
+                "row": row.row, "document": row.document, "prompt_tokens": row.prompt_tokens,
+                "tokens": len(row.token_ids), "finish_reason": row.finish_reason,
+            }
+            for row in plain.rows
+        ],
+        "plain": {
+            "prefill_s": plain.phases.prefill, "decode_s": plain.decode_seconds,
+            "tokens_per_s": plain.tokens_per_s,
+        },
+        "seconds": seconds,
+        "confidence": LEVEL,
+        "drafters": [_drafter(result, gammas) for result in results],
+    }  # fmt: skip
+
+
+def _drafter(result: Surveyed, gammas: Sequence[int]) -> dict[str, Any]:
+    drafter = result.drafter
+    return {
+        "selector": drafter.selector,
+        "selector_options": dict(drafter.options),
+        "budget": drafter.budget,
+        "draft_weights": result.weights,
+        "alpha": result.alpha,
+        "seconds": result.seconds,
+        "by_gamma": [
+            {
+                "gamma": each.gamma,
+                "mean_acceptance_length": each.length,
+                "interval": list(each.interval) if each.interval else None,
+                "acceptance_rate_per_position": list(each.rates),
+            }
+            for each in estimates(result, gammas)
+        ],
+    }
