@@ -95,7 +95,9 @@ SURVEY_TERMS: dict[str, str] = {
 }
 
 TUNE_TERMS: dict[str, str] = {
-    "tokens/step": "surveyed Ω: tokens a row gains per step, with its 95% interval over rows",
+    "95%": "interval of the surveyed Ω, over rows",
+    "range": "the speedups of the slowest and the fastest round",
+    "~": "predicted, not run",
     "predicted": "decode seconds of plain decoding / those of the setting, from the survey's "
     "acceptance and the calibration's step times, the one-off selection and slower rows included",
     "measured": "the same from real runs of the same rows: median over the rounds, and the range",

@@ -80,12 +80,13 @@ def _header(outcome: TuneOutcome, env: dict[str, Scalar]) -> Header:
 
 def _markdown(outcome: TuneOutcome, output: Path | None) -> None:
     look = Symbols()
-    shown = columns()
+    shown = columns(outcome.question.objective)
     for answer, found in zip(outcome.answers, outcome.recommendations, strict=True):
         if found is None:
             print(f"**context {answer.context:,}**: {nothing(answer)}\n")
             continue
-        print(f"**{headline(found)}**\n\n```console\n{command(outcome, found)}\n```\n")
+        print(f"**{found.place.label}. {headline(found)}**\n")
+        print(f"```console\n{command(outcome, found)}\n```\n")
         rows = text_rows(
             ranking_rows(answer, found, outcome.question.objective), shown, look
         )  # fmt: skip

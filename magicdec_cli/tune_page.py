@@ -44,11 +44,15 @@ def _parts(
             yield [_text(f"context {answer.context:,}: {nothing(answer)}", look, "bold")]
             continue
         yield [
+            _text(f"{found.place.label}: {outcome.question.objective.label}", look, ""),
             _text(headline(found), look, "bold"),
             _text(command(outcome, found), look, "cyan"),
         ]
         table, left_out = render(
-            ranking_rows(answer, found, outcome.question.objective), columns(), console.width, look
+            ranking_rows(answer, found, outcome.question.objective),
+            columns(outcome.question.objective),
+            console.width,
+            look,
         )
         yield [table, *(_text(line, look, "dim") for line in _below(left_out, look))]
         yield [_text(" ".join(found.reasons), look, "")]
@@ -65,8 +69,8 @@ def _heading(outcome: TuneOutcome) -> Iterator[tuple[str, str]]:
     env, question = outcome.env, outcome.question
     rows = max((answer.rows for answer in outcome.answers), default=0)
     tokens = question.config.max_new_tokens
-    yield f"{env.get('model')} · {env.get('device')} {env.get('dtype')}", "bold"
-    yield f"goal: {question.objective.label}", ""
+    model = Path(str(env.get("model"))).name
+    yield f"{model} · {env.get('device')} {env.get('dtype')}", "bold"
     yield (
         (
             f"acceptance: surveyed on {counted(rows, 'row')} of {', '.join(outcome.documents)}, "
@@ -90,15 +94,16 @@ def headline(found: Recommendation) -> str:
     """The decision in one line."""
     what = found.candidate.label if found.speculate else "don't speculate"
     if not found.reachable:
-        return f"{found.place.label}: the TPOT limit is out of reach; closest is {what}"
-    if not found.speculate:
-        proof = "measured" if found.measured is not None else "only predicted"
-        return f"{found.place.label}: {what} ({proof})"
+        return f"The TPOT limit is out of reach; closest: {what}"
+    said = what[0].upper() + what[1:] if not found.speculate else f"Use {what}"
     if found.measured is None:
-        return f"{found.place.label}: {what}: {found.speedup:.2f}×, only predicted"
+        speedup = f": {found.speedup:.2f}×" if found.speculate else ""
+        return f"{said}{speedup}, only predicted"
+    if not found.speculate:
+        return f"{said} (measured)"
     speedups = found.measured.speedups
     reach = f" ({min(speedups):.2f} to {max(speedups):.2f})" if len(speedups) > 1 else ""
-    return f"{found.place.label}: {what}: {found.speedup:.2f}× measured{reach}"
+    return f"{said}: {found.speedup:.2f}× measured{reach}"
 
 
 def nothing(answer: Answer) -> str:
@@ -128,7 +133,8 @@ def speedup_map(outcome: TuneOutcome) -> Map | None:
 
 def export_hint(outcome: TuneOutcome, output: Path | None) -> tuple[str, str] | None:
     """How to take the measured setting to another engine."""
-    if not any(answer.cells() for answer in outcome.answers):
+    speculate = any(found and found.speculate for found in outcome.recommendations)
+    if not speculate or not any(answer.cells() for answer in outcome.answers):
         return None
     file = str(output) if output is not None else "tuned.jsonl"
     said = "the setting for another engine" if output else "with -o tuned.jsonl, for another engine"
@@ -136,11 +142,9 @@ def export_hint(outcome: TuneOutcome, output: Path | None) -> tuple[str, str] | 
 
 
 def _below(left_out: list[str], look: Symbols) -> Iterator[str]:
-    yield (
-        f"{look.arrow} chosen  {look.tie} as good as the best, within chance  ~ predicted, not run"
-    )
+    yield f"{look.arrow} chosen  {look.tie} not to be told from the best  ~ predicted, not run"
     if left_out:
-        yield f"no room for: {', '.join(left_out)}; a wider terminal or --format json has all"
+        yield f"no room for: {', '.join(left_out)}; --format json has all"
 
 
 def _text(line: str, look: Symbols, style: str) -> Text:

@@ -42,17 +42,27 @@ def ranking_rows(answer: Answer, found: Recommendation, objective: Objective) ->
     return kept
 
 
-def columns() -> list[Column]:
+def columns(objective: Objective) -> list[Column]:
+    """In the order of the table; what is optimised gets room first."""
+    by_tpot = objective.goal == "tpot" or objective.max_tpot is not None
     return [
         Column("", 0, _mark, left=True),
         Column("drafter", 0, _drafter, left=True),
         Column("γ", 0, lambda row, look: str(row["option"].candidate.gamma or "-")),
         Column("measured", 1, _measured),
-        Column("range", 3, _range),
+        Column("range", 4, _range),
         Column("predicted", 2, lambda row, look: ratio_text(row["option"].speedup, look)),
-        Column("tokens/step", 4, _length),
-        Column("tokens/s", 5, lambda row, look: _speed(row, f"{_source(row).tokens_per_s:,.1f}")),
-        Column("TPOT ms", 6, lambda row, look: _speed(row, milliseconds(_source(row).tpot))),
+        Column("Ω", 3, _length),
+        Column(
+            "tokens/s",
+            6 if by_tpot else 5,
+            lambda row, look: _speed(row, f"{_source(row).tokens_per_s:,.1f}"),
+        ),
+        Column(
+            "TPOT ms",
+            5 if by_tpot else 6,
+            lambda row, look: _speed(row, milliseconds(_source(row).tpot)),
+        ),
         Column("memory", 7, lambda row, look: size_text(row["option"].memory.needed)),
         Column("95%", 8, _interval),
     ]
@@ -66,9 +76,8 @@ def _mark(row: Row, look: Symbols) -> Text:
 
 def _drafter(row: Row, look: Symbols) -> Text:
     drafter = row["option"].candidate.drafter
-    return Text(
-        drafter.label if drafter else "plain decoding", "bold" if row["chosen"] else "cyan"
-    )  # fmt: skip
+    label = drafter.label.replace(" draft", "").replace(",", "") if drafter else "plain decoding"
+    return Text(label, "bold" if row["chosen"] else "cyan")
 
 
 def _measured(row: Row, look: Symbols) -> str | Text:

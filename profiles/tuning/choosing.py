@@ -74,16 +74,3 @@ def predicted_differ(a: Option, b: Option) -> bool:
 def fitting(options: Sequence[Option]) -> tuple[list[Option], list[Option]]:
     """Those that fit in memory, and the others."""
     return [o for o in options if o.memory.fits], [o for o in options if not o.memory.fits]
-
-
-def to_verify(ranking: Ranking[Option], most: int) -> list[Option]:
-    """The winner and the best others with a drafter, at most two of one drafter: neighbouring γ
-    say little about each other's drafter."""
-    order = [] if ranking.winner is None else [ranking.winner]
-    order += [one for one in ranking.ordered if one not in order]
-    found: list[Option] = []
-    for one in order:
-        alike = [other for other in found if other.candidate.drafter == one.candidate.drafter]
-        if not one.candidate.plain and len(alike) < 2 and len(found) < most:
-            found.append(one)
-    return found

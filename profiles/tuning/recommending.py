@@ -89,7 +89,7 @@ def _why_not(
             best = answer.option_of(top)
             yield (
                 f"The best draft that ran, {top.candidate.label}, reached {low:.2f}× to "
-                f"{high:.2f}×: not faster in every round."
+                f"{high:.2f}×: {'slower' if high <= 1 else 'not faster in every round'}."
             )
     else:
         yield f"The best draft, {best.candidate.label}, is predicted to reach {best.speedup:.2f}×."

@@ -88,6 +88,8 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
 
 def _option(option: Option) -> dict[str, Any]:
     price = asdict(option.price)
+    if option.candidate.plain:
+        price = {"plain": option.price.plain}
     return {
         "batch": option.place.batch,
         **_candidate(option.candidate),

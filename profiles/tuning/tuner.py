@@ -14,7 +14,6 @@ from magicdec.profiles.calibrated import Calibration
 from magicdec.profiles.survey.surveying import Survey, Surveyed
 from magicdec.profiles.tuning.acceptance import evidence, named
 from magicdec.profiles.tuning.candidate import PLAIN, Candidate, Place
-from magicdec.profiles.tuning.choosing import to_verify
 from magicdec.profiles.tuning.machine import CalibratedPrices
 from magicdec.profiles.tuning.pricing import Memory, plain_option, price
 from magicdec.profiles.tuning.question import Answer, Question
@@ -117,13 +116,12 @@ class Tuner:
         if ranking is None:
             return
         place = (ranking.winner or ranking.nearest).place
-        here = Answer(answer.context, options=answer.at(place)).ranking(asked.objective)
-        assert here is not None
-        chosen = to_verify(here, asked.verify)
         context = answer.context if answer.context in asked.contexts else None
         requests = self.make_rows(context, max(place.batch, min(LEAST_ROWS, answer.rows)))
-        answer.verification = Verification(self.session, place, requests, asked.config, chosen)
-        for _ in answer.verification.run(asked.repeats, self.watch):
+        answer.verification = Verification(
+            self.session, place, requests, asked.config, asked.objective, answer.at(place)
+        )  # fmt: skip
+        for _ in answer.verification.run(asked.verify, asked.repeats, self.watch):
             pass
 
     def _note(self, text: str) -> None:

@@ -16,6 +16,8 @@ from magicdec.engine.verdict import Losslessness
 from magicdec.profiles.storage.from_reports import cell_of, sample_of, step_times
 from magicdec.profiles.storage.schema import Cell, Predicted, StepTimes
 from magicdec.profiles.tuning.candidate import PLAIN, Candidate, Place
+from magicdec.profiles.tuning.correcting import next_to_run
+from magicdec.profiles.tuning.objective import Objective
 from magicdec.profiles.tuning.pricing import Option
 from magicdec.profiles.tuning.verdict import Measured
 
@@ -45,33 +47,57 @@ class Pass:
 
 @dataclass(slots=True)
 class Verification:
-    """Runs of one place, kept as they are done; complete rounds count."""
+    """Runs of one place, kept as they are done; complete rounds count.
+
+    pool: what may run there; `options` of it did, in the order in which they were chosen.
+    """
 
     session: Session
     place: Place
     requests: Sequence[Request]
     config: DecodeConfig
-    options: Sequence[Option]
+    objective: Objective
+    pool: Sequence[Option]
+    options: list[Option] = field(default_factory=list)
     passes: dict[Candidate, list[Pass]] = field(default_factory=dict)
     checked: dict[Candidate, Losslessness] = field(default_factory=dict)
 
-    def run(self, repeats: int, watch: Watch) -> Iterator[None]:
-        """Yields after each run. Every second round goes backwards, so that a machine which gets
-        slower or faster does so to everybody. Raises what `Session.run` raises."""
-        candidates = [PLAIN, *(option.candidate for option in self.options)]
-        for number in range(repeats):
-            for candidate in candidates[:: -1 if number % 2 else 1]:
-                title = f"round {number + 1} of {repeats}: {candidate.label}"
-                self.passes.setdefault(candidate, []).append(self._pass(candidate, title, watch))
+    def run(self, most: int, repeats: int, watch: Watch) -> Iterator[None]:
+        """Yields after each run. The first round chooses up to `most` candidates, one after the
+        other; every second one goes backwards, so that a machine which gets slower or faster does
+        so to everybody. Raises what `Session.run` raises.
+        """
+        self._run(PLAIN, f"round 1 of {repeats}", watch)
+        yield
+        for _ in range(most):
+            option = next_to_run(self.pool, self._seen(), self.objective)
+            if option is None:
+                break
+            self._run(option.candidate, f"round 1 of {repeats}", watch)
+            self._check(option.candidate, watch)
+            self.options.append(option)
+            yield
+        for number in range(1, repeats):
+            for candidate in self._everybody()[:: -1 if number % 2 else 1]:
+                self._run(candidate, f"round {number + 1} of {repeats}", watch)
                 yield
-            if number == 0:
-                self._check(candidates[1:], watch)
+
+    def _everybody(self) -> list[Candidate]:
+        return [PLAIN, *(option.candidate for option in self.options)]
+
+    def _seen(self) -> list[tuple[Option, StepTimes]]:
+        """The first runs beside their predictions."""
+        plain = self.passes[PLAIN][0].steps
+        own = next(option for option in self.pool if option.candidate.plain)
+        return [(own, step_times(plain, ()))] + [
+            (option, step_times((), self.passes[option.candidate][0].steps))
+            for option in self.options
+        ]
 
     @property
     def rounds(self) -> int:
         """In which everybody ran."""
-        everybody = [PLAIN, *(option.candidate for option in self.options)]
-        return min(len(self.passes.get(candidate, ())) for candidate in everybody)
+        return min(len(self.passes.get(candidate, ())) for candidate in self._everybody())
 
     def measured(self) -> list[Measured]:
         """Of the complete rounds: plain decoding, and all that gave its text; [] without any."""
@@ -80,7 +106,7 @@ class Verification:
             return []
         plain = tuple(sample_of(done.report) for done in self.passes[PLAIN][:rounds])
         found = []
-        for candidate in self.passes:
+        for candidate in self._everybody():
             verdict = self.checked.get(candidate)
             if verdict is not None and not verdict.ok:
                 continue
@@ -112,9 +138,10 @@ class Verification:
             )
         return found
 
-    def _pass(self, candidate: Candidate, title: str, watch: Watch) -> Pass:
+    def _run(self, candidate: Candidate, title: str, watch: Watch) -> None:
         recorder, steps, done = Recorder(), [], 0
         total = len(self.requests) * (self.config.max_new_tokens - 1)
+        title = f"{title}: {candidate.label}"
         watch(title, 0.0)
         config = config_of(candidate, self.config)
         with closing(self.session.run(self.requests, config, batch=self.place.batch)) as events:
@@ -123,16 +150,14 @@ class Verification:
                 if isinstance(event, StepFinished):
                     steps.append(event)
                     done += sum(len(row.tokens) for row in event.rows)
-                    watch(title, min(1.0, done / total) if total else None)
-        return Pass(recorder.report(), tuple(steps))
+                    watch(title, min(1.0, done / total))
+        self.passes.setdefault(candidate, []).append(Pass(recorder.report(), tuple(steps)))
 
-    def _check(self, candidates: Sequence[Candidate], watch: Watch) -> None:
+    def _check(self, candidate: Candidate, watch: Watch) -> None:
         watch("comparing the texts", None)
-        plain = _outputs(self.passes[PLAIN][0].report)
-        for candidate in candidates:
-            outputs = _outputs(self.passes[candidate][0].report)
-            config = config_of(candidate, self.config)
-            self.checked[candidate] = self.session.check(self.requests, config, plain, outputs)
+        plain, mine = (_outputs(self.passes[who][0].report) for who in (PLAIN, candidate))
+        config = config_of(candidate, self.config)
+        self.checked[candidate] = self.session.check(self.requests, config, plain, mine)
 
 
 def _outputs(report: RunReport) -> list[tuple[int, ...]]:

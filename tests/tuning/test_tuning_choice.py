@@ -18,7 +18,6 @@ from magicdec.profiles.tuning.choosing import (
     fitting,
     predicted_differ,
     rank,
-    to_verify,
 )
 from magicdec.profiles.tuning.objective import Objective
 from magicdec.profiles.tuning.pricing import Memory, Option, plain_option, price
@@ -135,25 +134,6 @@ def test_one_row_proves_no_tie(made: Any) -> None:
         for gamma in (1, 2)
     )  # fmt: skip
     assert predicted_differ(a, b)
-
-
-def test_what_is_verified_is_the_winner_first_and_no_drafter_thrice(made: Any) -> None:
-    steps = {(256, gamma): [20 + gamma] * 4 for gamma in (1, 2, 3, 4)} | {(128, 2): [50] * 4}
-    ranking = rank(options(made, steps, made.Machine(draft=0.1)), THROUGHPUT, predicted_differ)
-    chosen = to_verify(ranking, 3)
-    assert chosen[0] is ranking.winner
-    budgets = [o.candidate.drafter.budget for o in chosen if o.candidate.drafter]
-    assert budgets == [256, 256, 128]
-    assert to_verify(ranking, 1) == [ranking.winner]
-    assert to_verify(ranking, 0) == []
-
-
-def test_plain_decoding_is_not_verified_twice(made: Any) -> None:
-    ranking = rank(
-        options(made, {(128, 1): [59] * 4}, made.Machine(draft=2)), THROUGHPUT, predicted_differ
-    )  # fmt: skip
-    assert ranking.winner is not None and ranking.winner.candidate.plain
-    assert [o.candidate.gamma for o in to_verify(ranking, 3)] == [1]
 
 
 def test_memory_parts_the_options(made: Any) -> None:
