@@ -25,8 +25,8 @@ def calibrate(
         Path | None,
         typer.Option(
             "--check", metavar="FILE.jsonl", show_default=False,
-            help="Measure real runs that the fit has not seen, beside their predictions, and "
-            "append them to a file; cells that it holds already are not measured again.",
+            help="Measure speedups that the fit has not seen, beside their predictions, and append "
+            "them to a file; what it holds already is not measured again.",
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Write the calibration as JSON.")] = False,

@@ -61,7 +61,7 @@ def calibrate(settings: Settings, document: str, progress: Progress) -> Found:
 
 
 def check(settings: Settings, document: str, path: Path, display: Display) -> int | None:
-    """Real runs beside predictions; prints a line for each cell, then the errors."""
+    """Real steps beside predictions; prints a line for each cell, then the errors."""
     session = open_session(settings, display.loading)
     from magicdec.profiles.bench.checking import Check, read_cells, summary
 
@@ -74,8 +74,10 @@ def check(settings: Settings, document: str, path: Path, display: Display) -> in
         raise ConfigError(f"the calibration is stale ({stale}); run `magicdec calibrate` again")
     bench = Check(session, document, calibration)
     done = read_cells(path)
+    for share in bench.prefill():
+        display.loading("prefill", share)
     display.close()
-    for cell in bench.run({c.key for c in done}, path):
+    for cell in bench.run({(c.context, c.budget) for c in done}, path):
         done.append(cell)
         TERMINAL.note(
             f"B {cell.rows}, context {cell.context:,}, budget {cell.budget}, γ {cell.gamma}: "

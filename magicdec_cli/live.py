@@ -40,6 +40,9 @@ class LiveDisplay:
             line.append_text(bar(share, 24, "green", self._symbols)).append(f" {share:.0%}", "dim")
         self._frame(lambda: line)
 
+    def note(self, line: str) -> None:
+        self._live.console.print(Text(line, "dim"))
+
     def begin(self, state: LiveState) -> None:
         self._state = state
         self._begun = self._next = self._now()

@@ -34,6 +34,7 @@ class RunInfo:
     temperature: float
     rows: int
     max_new_tokens: int
+    predicted: float | None = None  # decode speedup, when there is a calibration
 
 
 @dataclass(slots=True)

@@ -16,10 +16,13 @@ PHASE_STYLES = {
 
 def settings_line(info: RunInfo, symbols: Symbols) -> list[tuple[str, str]]:
     sampling = "greedy" if info.temperature == 0 else f"{info.temperature:g}"
-    return [
+    known = [
         ("B", str(info.batch)), ("context", f"{info.context:,}"), ("budget", f"{info.budget:,}"),
         (symbols.gamma, str(info.gamma)), ("T", sampling),
     ]  # fmt: skip
+    if info.predicted is not None:
+        known.append(("predicted", f"{info.predicted:.2f}{symbols.times}"))
+    return known
 
 
 def acceptance_lines(tally: Tally, width: int, symbols: Symbols) -> list[Text]:

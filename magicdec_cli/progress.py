@@ -20,6 +20,9 @@ class Display(Protocol):
     def loading(self, what: str, share: float | None) -> None:
         """Something before the run: loading, converting, tokenising."""
 
+    def note(self, line: str) -> None:
+        """Something to know before the run, that stays."""
+
     def begin(self, state: LiveState) -> None:
         """A pass over the rows starts; its events follow."""
 
@@ -32,6 +35,9 @@ class Display(Protocol):
 
 class Silent:
     def loading(self, what: str, share: float | None) -> None:
+        pass
+
+    def note(self, line: str) -> None:
         pass
 
     def begin(self, state: LiveState) -> None:
@@ -59,6 +65,9 @@ class Lines:
         elif share is not None and self._due():
             self._say(f"{what}: {share:.0%}")
         self._what = what
+
+    def note(self, line: str) -> None:
+        self._say(line)
 
     def begin(self, state: LiveState) -> None:
         self._state = state

@@ -11,6 +11,7 @@ from rich.text import Text
 from magicdec.cli.bars import bar, counted, rate
 from magicdec.cli.console import Symbols, printable, symbols
 from magicdec.cli.number_lines import PHASE_STYLES, position_lines, ratio_text, settings_line
+from magicdec.cli.prediction import Judged, Prediction
 from magicdec.cli.run_session import Outcome
 from magicdec.engine.report import RowReport, RunReport, Tally
 from magicdec.engine.verdict import Losslessness
@@ -39,6 +40,19 @@ def print_report(console: Console, outcome: Outcome) -> None:
         console.print()
     if baseline is not None:
         console.print(_verdict(outcome, baseline, report, look))
+    if outcome.prediction is not None and (judged := outcome.judged) is not None:
+        console.print(_predicted(outcome.prediction, judged, look))
+
+
+def _predicted(prediction: Prediction, judged: Judged, look: Symbols) -> Text:
+    """The prediction, its error and what most of it comes from."""
+    text = Text.assemble(("predicted ", "dim"))
+    text.append_text(ratio_text(prediction.seconds.speedup, look))
+    if judged.error is not None and judged.own_error is not None:
+        text.append(f"   error {judged.error:+.1%}", "bold")
+        own = f"{judged.own.speedup:.2f}{look.times}"
+        text.append(f", with the run's own acceptance {own} and {judged.own_error:+.1%}", "dim")
+    return text.append(f"\n          {judged.terms[0].sentence}", "dim")
 
 
 def _row_title(row: RowReport, look: Symbols) -> Text:

@@ -102,6 +102,7 @@ def _deliver(outcome: Any, json: bool) -> int | None:
     for warning in outcome.warnings:
         TERMINAL.note(f"warning: {warning}")
     if json:
+        from magicdec.cli.prediction import record
         from magicdec.cli.tables import print_json
 
         config = dataclasses.asdict(outcome.settings)
@@ -110,6 +111,7 @@ def _deliver(outcome: Any, json: bool) -> int | None:
                 outcome.report, env=outcome.env, config=config, interrupted=outcome.interrupted,
                 error=None if outcome.error is None else one_line(outcome.error),
                 warnings=outcome.warnings, baseline=outcome.baseline, lossless=outcome.lossless,
+                predicted=record(outcome.prediction, outcome.judged),
             )
         )  # fmt: skip
     elif outcome.decoded or not outcome.interrupted:

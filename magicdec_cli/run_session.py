@@ -11,6 +11,7 @@ from pathlib import Path
 from magicdec.cli import session_api
 from magicdec.cli.knobs import Settings
 from magicdec.cli.live_state import PLAIN, SPECULATIVE, LiveState, RunInfo
+from magicdec.cli.prediction import Judged, Prediction, forecast
 from magicdec.cli.progress import Display
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.report import Recorder, RunReport
@@ -30,6 +31,7 @@ class Outcome:
     warnings: tuple[str, ...] = ()
     memory: list[tuple[str, int]] = field(default_factory=list)
     info: RunInfo | None = None
+    prediction: Prediction | None = None
     plain: Recorder = field(default_factory=Recorder)
     main: Recorder = field(default_factory=Recorder)
     lossless: Losslessness | None = None
@@ -41,6 +43,13 @@ class Outcome:
     @property
     def baseline(self) -> RunReport | None:
         return self.plain.report() if self.compare else None
+
+    @property
+    def judged(self) -> Judged | None:
+        """The prediction beside the run, once that is finished."""
+        if self.prediction is None:
+            return None
+        return self.prediction.judge(self.report, self.baseline)
 
     @property
     def decoded(self) -> bool:
@@ -59,7 +68,10 @@ def run_session(outcome: Outcome, sources: Sequence[str], display: Display) -> N
         requests = session.requests()
         outcome.warnings = tuple(session.warnings())
         outcome.memory = session.memory()
-        outcome.info = run_info(settings, outcome.env, requests)
+        outcome.prediction, line = forecast(settings, outcome.env, requests)
+        if line and (outcome.prediction or outcome.compare or "stale" in line):
+            display.note(line)
+        outcome.info = run_info(settings, outcome.env, requests, outcome.prediction)
         if outcome.compare:
             plain = dataclasses.replace(config, gamma=0)
             _decode(session, plain, outcome, PLAIN, display)
@@ -96,7 +108,12 @@ def _decode(
             display.event(event)
 
 
-def run_info(settings: Settings, env: dict[str, object], requests: Sequence[Request]) -> RunInfo:
+def run_info(
+    settings: Settings,
+    env: dict[str, object],
+    requests: Sequence[Request],
+    prediction: Prediction | None = None,
+) -> RunInfo:
     dtype, kv = (str(env.get(key, getattr(settings, key))) for key in ("dtype", "kv_dtype"))
     selector = settings.selector.rpartition(":")[2]
     if env.get("draft_weights") == "int8":
@@ -113,4 +130,5 @@ def run_info(settings: Settings, env: dict[str, object], requests: Sequence[Requ
         temperature=settings.temperature,
         rows=len(requests),
         max_new_tokens=settings.max_new_tokens,
+        predicted=prediction.seconds.speedup if prediction else None,
     )

@@ -41,6 +41,12 @@ RUN_TERMS: dict[str, str] = {
     "same rows and number of tokens",
     "speedup, end to end": "the same with the prefill added to both sides; the plain run does it, "
     "the other reuses it",
+    "predicted": "the decode speedup that this machine's calibration (`magicdec calibrate`) gives "
+    "for the run, before it: from the acceptance seen while calibrating, selection included",
+    "error": "predicted / measured speedup - 1; `with the run's own acceptance` leaves only the "
+    "times to be wrong. The sentence below names the part that most of it comes from",
+    "calibration": "constants of the cost model fitted to timed steps on this machine; it holds "
+    "for one model, precision, device, number of threads and version, and is stale for others",
     "lossless": "greedy: the speculative tokens equal plain decoding's; a difference is a tie when "
     "the logits of the two tokens are closer than the precision's rounding, else it is a failure",
 }

@@ -137,8 +137,9 @@ def _items(top: Fields, key: str) -> list[Fields]:
     return top.tables(key) if top.data.get(key) != [] else []
 
 
-def _names(kind: Any) -> set[str]:
-    return {field.name for field in dataclasses.fields(kind)}
+def _names(kind: Any) -> dict[str, None]:
+    """Field names, in order."""
+    return {field.name: None for field in dataclasses.fields(kind)}
 
 
 def _fingerprint(table: Fields) -> Fingerprint:
@@ -154,11 +155,9 @@ def _fingerprint(table: Fields) -> Fingerprint:
 
 
 def _model(table: Fields) -> ModelShape:
-    table.only(_names(ModelShape))
-    sizes = {
-        name: table.count(name)
-        for name in _names(ModelShape) - {"name", "tied", "source"}
-    }  # fmt: skip
+    table.only(set(_names(ModelShape)))
+    others = ("name", "tied", "source")
+    sizes = {name: table.count(name) for name in _names(ModelShape) if name not in others}
     return ModelShape(
         name=table.text("name"), **sizes, tied=table.flag("tied", False),
         source=table.text("source", ""),
@@ -166,8 +165,8 @@ def _model(table: Fields) -> ModelShape:
 
 
 def _hardware(table: Fields) -> Hardware:
-    table.only(_names(Hardware))
-    sheet = table.table("device").only(_names(Device))
+    table.only(set(_names(Hardware)))
+    sheet = table.table("device").only(set(_names(Device)))
     rates = {
         key: sheet.number(key, low=0, above=True) for key in ("memory_bytes", "bandwidth", "flops")
     }
@@ -182,7 +181,7 @@ def _hardware(table: Fields) -> Hardware:
 
 
 def _constants(table: Fields) -> Constants:
-    table.only(_names(Constants))
+    table.only(set(_names(Constants)))
     values = {}
     for name in _names(Constants):
         if name.endswith("_efficiency"):
@@ -193,13 +192,13 @@ def _constants(table: Fields) -> Constants:
 
 
 def _selection(table: Fields) -> Selection:
-    table.only(_names(Selection))
+    table.only(set(_names(Selection)))
     seconds = {name: table.number(name, low=0) for name in ("fixed_s", "token_s")}
     return Selection(table.text("selector"), **seconds)
 
 
 def _accepted(table: Fields) -> Accepted:
-    table.only(_names(Accepted))
+    table.only(set(_names(Accepted)))
     rates = table.data.get("rates")
     if not isinstance(rates, list) or not rates:
         raise ConfigError(f"{table.where}: 'rates' must be a list of numbers, got {rates!r}")
@@ -211,7 +210,7 @@ def _accepted(table: Fields) -> Accepted:
 
 
 def _residuals(table: Fields) -> Residuals:
-    table.only(_names(Residuals))
+    table.only(set(_names(Residuals)))
     return Residuals(
         table.text("kind"), table.count("passes"), table.number("median", low=0),
         table.number("p90", low=0), table.number("bias", low=-1),

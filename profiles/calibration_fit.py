@@ -6,7 +6,7 @@ import datetime
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -24,10 +24,9 @@ from magicdec.profiles.costs.fitting import Fit, PassSample, fit_constants
 from magicdec.profiles.costs.hardware import Device, Hardware
 from magicdec.profiles.costs.shapes import ModelShape
 
-#: Target passes; same-weight drafts are among them, and alone tell what a compact cache costs.
+#: Plain and verify passes.
 TARGET = (
-    "layer_s", "compact_s", "bandwidth_efficiency", "gemm_efficiency", "attention_efficiency",
-    "overlap",
+    "layer_s", "bandwidth_efficiency", "gemm_efficiency", "attention_efficiency", "overlap",
 )  # fmt: skip
 #: Draft steps have one token per row: what the target's passes say of attention and overlap stays.
 TWIN = ("layer_s", "compact_s", "bandwidth_efficiency", "gemm_efficiency")
@@ -45,32 +44,32 @@ def fit_calibration(
     """Fits everything that was measured. Raises ConfigError when that is too little."""
     found = list(samples)
     steps = [s for s in found if isinstance(s, StepSample)]
-    passes = _Cells(model, fingerprint)
-    target = passes.verify(steps) + passes.draft(steps, "same")
+    passes = _Cells(model, fingerprint, steps)
+    target = passes.verify()
     fit = fit_constants(target, device, free=TARGET)
     errors = list(zip(target, fit.errors, strict=True))
     residuals = [
-        _residuals("plain", [e for s, e in errors if s.new == 1 and not s.compact]),
+        _residuals("plain", [e for s, e in errors if s.new == 1]),
         _residuals("verify", [e for s, e in errors if s.new > 1]),
-        _residuals("draft, same weights", [e for s, e in errors if s.compact]),
     ]
     twins: dict[str, Fit] = {}
-    for kind in sorted({s.weights for s in steps if s.gamma} - {"same"}):
-        drafts = passes.draft(steps, kind)
-        twins[kind] = fit_constants(drafts, device, free=TWIN, start=fit.constants)
+    for kind in sorted({s.weights for s in steps if s.gamma}):
+        drafts = passes.draft(kind)
+        free = TWIN if kind != "same" else ("compact_s",)
+        twins[kind] = fit_constants(drafts, device, free=free, start=fit.constants)
         residuals.append(_residuals(f"draft, {kind} weights", list(twins[kind].errors)))
     rest = statistics.median(s.rest_s for s in steps if s.gamma)
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     hardware = Hardware(
         device,
-        constants=replace(fit.constants, step_s=rest),
-        by_weights={kind: twin.constants for kind, twin in twins.items()},
+        constants=replace(fit.constants, step_s=rest, compact_s=twins["same"].constants.compact_s),
+        by_weights={kind: twin.constants for kind, twin in twins.items() if kind != "same"},
         provenance=f"calibrated {now} with {model.name}: {len(steps)} steps",
     )
     selects = [s for s in found if isinstance(s, SelectSample)]
     return Calibration(
         now, fingerprint, model, hardware, _selections(selects), _acceptances(steps),
-        tuple(r for r in residuals if r.passes),
+        tuple(residuals),
     )  # fmt: skip
 
 
@@ -83,47 +82,62 @@ def shape_of(spec: ModelSpec, name: str) -> ModelShape:
     )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
 class _Cells:
-    """Passes of one kind and size as one sample each: the median, which odd timings do not move."""
+    """Passes of one kind and size as one sample each.
 
-    model: ModelShape
-    fingerprint: Fingerprint
+    A speculative step counts relative to the plain steps around it, which saw the same machine:
+    its times are the median of these ratios, times the median of all plain steps of that size.
+    """
 
-    def verify(self, steps: Sequence[StepSample]) -> list[PassSample]:
-        cells: dict[tuple[int, int, int], list[tuple[float, float]]] = defaultdict(list)
+    def __init__(
+        self, model: ModelShape, fingerprint: Fingerprint, steps: Sequence[StepSample]
+    ) -> None:
+        self._model, self._steps = model, steps
+        self._element = BYTES[str(fingerprint["dtype"])]
+        self._kv_bytes = BYTES[str(fingerprint["kv_dtype"])]
+        plain: dict[tuple[int, int], list[float]] = defaultdict(list)
         for s in steps:
-            key = (s.visit.context, s.rows, s.gamma + 1)
-            cells[key].append((s.context, s.verify_s))
+            if not s.gamma:
+                plain[s.visit.context, s.rows].append(s.step_s)
+        self._plain = {key: statistics.median(times) for key, times in plain.items()}
+
+    def verify(self) -> list[PassSample]:
+        """Plain passes, too."""
+        cells: dict[tuple[int, int, int], list[tuple[float, float]]] = defaultdict(list)
+        for s in self._steps:
+            seconds = self._steadied(s, s.verify_s)
+            cells[s.visit.context, s.rows, s.gamma + 1].append((s.context, seconds))
         return [self._sample(rows, new, times) for (_, rows, new), times in cells.items()]
 
-    def draft(self, steps: Sequence[StepSample], weights: str) -> list[PassSample]:
+    def draft(self, weights: str) -> list[PassSample]:
         cells: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
-        for s in steps:
+        for s in self._steps:
             if s.gamma and s.weights == weights:
                 held = min(s.visit.budget, s.visit.context)
                 entries = s.entries + (s.gamma - 1) / 2  # each token of the draft adds one
-                cells[held, s.rows].append((entries, s.draft_s))
+                cells[held, s.rows].append((entries, self._steadied(s, s.draft_s)))
         return [
             replace(self._sample(rows, 1, times, weights), compact=True)
             for (_, rows), times in cells.items()
         ]
 
+    def _steadied(self, step: StepSample, seconds: float) -> float:
+        if step.plain_s is None:
+            return seconds
+        return seconds / step.plain_s * self._plain[step.visit.context, step.rows]
+
     def _sample(
         self, rows: int, new: int, times: list[tuple[float, float]], weights: str = "same"
     ) -> PassSample:
-        element = BYTES[str(self.fingerprint["dtype"])]
         return PassSample(
-            self.model, rows, statistics.mean(entries for entries, _ in times), new,
+            self._model, rows, statistics.mean(entries for entries, _ in times), new,
             statistics.median(seconds for _, seconds in times),
-            weight_bytes=WEIGHT_BYTES.get(weights, element),
-            kv_bytes=BYTES[str(self.fingerprint["kv_dtype"])], weights=weights,
+            weight_bytes=WEIGHT_BYTES.get(weights, self._element), kv_bytes=self._kv_bytes,
+            weights=weights,
         )  # fmt: skip
 
 
 def _residuals(kind: str, errors: Sequence[float]) -> Residuals:
-    if not errors:
-        return Residuals(kind, 0, 0.0, 0.0, 0.0)
     sizes = np.abs(errors)
     return Residuals(
         kind, len(errors), float(np.median(sizes)), float(np.quantile(sizes, 0.9)),

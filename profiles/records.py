@@ -42,11 +42,12 @@ def run_record(
     warnings: Sequence[str] = (),
     baseline: RunReport | None = None,
     lossless: Losslessness | None = None,
+    predicted: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The document of `run --json`. What was not measured is null, never 0.
 
     `error` is what ended the run early. With `baseline` (the plain run of --compare) come its
-    numbers, the speedup and the verdict.
+    numbers, the speedup and the verdict. `predicted` is what the calibration said of the run.
     """
     record: dict[str, Any] = {
         "schema": RUN_SCHEMA,
@@ -70,6 +71,7 @@ def run_record(
         },
         "prefill": _prefill(report),
         "decode": _decode(report),
+        "predicted": predicted,
     }
     if baseline is not None:
         speedup = Speedup.of(baseline, report)

@@ -8,12 +8,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
+from magicdec.engine.report import Tally
 from magicdec.profiles.calibrated import Calibration
-from magicdec.profiles.costs.speculation import Drafting, step_costs
+from magicdec.profiles.costs.speculation import (
+    Drafting,
+    StepCosts,
+    step_costs,
+    tokens_per_step_of,
+)
 
 REPLAYS = 48
 Rates = tuple[float, ...]
@@ -44,6 +50,30 @@ class Assumed:
         return (*self.rates, *[self.rates[-1]] * (gamma - len(self.rates)))[:gamma]
 
 
+ASSUMED = 0.8  # conditional acceptance where nothing was measured
+
+
+def assume(calibration: Calibration, work: Work) -> Assumed:
+    """The acceptance to expect before a run: as measured while calibrating, or a guess."""
+    if work.budget is None:
+        return Assumed((1.0,), "1, drafts see the whole cache")
+    known = calibration.acceptance(work.selector, work.budget, work.weights)
+    if known is None:
+        return Assumed((ASSUMED,), f"{ASSUMED:g} assumed, {work.selector} was not calibrated")
+    mean = sum(known.rates) / len(known.rates)
+    return Assumed(
+        known.rates, f"{mean:.2f} as {known.selector} {known.budget} had it while calibrating"
+    )
+
+
+def observed(tally: Tally) -> Assumed | None:
+    """A run's own acceptance; None when it drafted nothing."""
+    shares = tally.acceptance_rate_per_position
+    before = (1.0, *shares)
+    rates = [min(1.0, s / b) if b else 0.0 for s, b in zip(shares, before, strict=False)]
+    return Assumed(tuple(rates), "the run's own") if rates else None
+
+
 @dataclass(frozen=True, slots=True)
 class Seconds:
     """Decoding by what takes the time; `plain` is decoding of the same tokens without drafts."""
@@ -53,8 +83,9 @@ class Seconds:
     draft: float
     verify: float
     overhead: float
-    draft_steps: float
-    steps: float
+    steps: float  # of the batch
+    plain_steps: float
+    gain: float  # Ω, tokens a row gains per step
 
     @property
     def speculative(self) -> float:
@@ -77,23 +108,27 @@ def predict_run(calibration: Calibration, work: Work, acceptance: Assumed) -> Se
     counts: Counter[tuple[int, int]] = Counter()
     for seed in range(REPLAYS):
         counts.update(_replay(work, rates, np.random.default_rng(seed)))
-    drafts = verifies = overhead = draft_steps = steps = 0.0
+    drafts = verifies = overhead = steps = 0.0
     for (rows, gamma), count in counts.items():
         times = count / REPLAYS
         costs = _costs(calibration, work, rows, context, gamma)
         drafts += times * gamma * float(costs.draft.total + costs.select)
         verifies += times * float(costs.verify.total)
         overhead += times * costs.accept
-        draft_steps += times * gamma
         steps += times
     selection = calibration.selection(work.selector)
     select = 0.0
     if selection is not None and work.budget is not None:
         select = sum(selection.seconds(context) for context in work.contexts)
-    return Seconds(plain_s, select, drafts, verifies, overhead, draft_steps, steps)
+    gain = tokens_per_step_of(rates, work.gamma)
+    return Seconds(
+        plain_s, select, drafts, verifies, overhead, steps, sum(plain.values()), gain
+    )  # fmt: skip
 
 
-def _costs(calibration: Calibration, work: Work, rows: int, context: float, gamma: int):  # type: ignore[no-untyped-def]
+def _costs(
+    calibration: Calibration, work: Work, rows: int, context: float, gamma: int
+) -> StepCosts:
     grown = float(np.mean(work.new_tokens)) / 2
     budget = None
     if work.budget is not None:  # accepted tokens are kept on top of the budget
@@ -130,38 +165,59 @@ def _replay(
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One part of a prediction's error, in percent of the measured speedup."""
+    """One part of a prediction's error, in percent of the speedup. `measured` and `predicted` are
+    milliseconds a step, for "select" of the whole run, for "acceptance" tokens a row and step."""
 
     name: str  # "plain", "acceptance", "select", "draft", "verify" or "overhead"
     percent: float
     measured: float
     predicted: float
 
+    @property
+    def sentence(self) -> str:
+        if self.name == "acceptance":
+            return (
+                f"mostly acceptance: {self.measured:.2f} tokens a step, {self.predicted:.2f} "
+                "expected"
+            )
+        unit = "ms in all" if self.name == "select" else "ms a step"
+        name = {"plain": "plain decoding", "select": "selection"}.get(self.name, self.name)
+        return f"mostly {name}: {self.measured:.1f} {unit} measured, {self.predicted:.1f} predicted"
 
-def error_terms(
-    before: Seconds, after: Seconds, measured: Seconds, lengths: tuple[float, float]
-) -> list[Term]:
+
+def error_terms(before: Seconds, after: Seconds, measured: Seconds) -> list[Term]:
     """What the error of `before` consists of, the largest first.
 
-    `after` is predicted with the run's own acceptance, so that `before` and `after` differ by
-    acceptance alone, and `after` and `measured` by times. lengths: mean acceptance length assumed
-    and measured.
+    `after` is predicted with the run's own acceptance: `before` and `after` differ by acceptance,
+    `after` and `measured` by what its parts take. Without a plain run
+    `measured.plain` is 0.
     """
     whole = measured.speculative
     terms = [
-        Term("acceptance", 100 * (after.speculative / before.speculative - 1), lengths[1],
-             lengths[0]),
+        Term("acceptance", 100 * (after.speculative / before.speculative - 1), measured.gain,
+             before.gain),
+        Term("select", 100 * (measured.select - after.select) / whole, 1e3 * measured.select,
+             1e3 * after.select),
         *(
             Term(name, 100 * (getattr(measured, name) - getattr(after, name)) / whole,
-                 getattr(measured, name), getattr(after, name))
-            for name in ("select", "draft", "verify", "overhead")
+                 1e3 * getattr(measured, name) / measured.steps,
+                 1e3 * getattr(after, name) / after.steps)
+            for name in ("draft", "verify", "overhead")
         ),
     ]  # fmt: skip
     if measured.plain > 0:
-        percent = 100 * (after.plain / measured.plain - 1)
-        terms.append(Term("plain", percent, measured.plain, after.plain))
+        terms.append(
+            Term("plain", 100 * (after.plain / measured.plain - 1),
+                 1e3 * measured.plain / measured.plain_steps, 1e3 * after.plain / after.plain_steps)
+        )  # fmt: skip
     return sorted(terms, key=lambda term: -abs(term.percent))
 
 
-def without_baseline(seconds: Seconds) -> Seconds:
-    return replace(seconds, plain=0.0)
+def measured_seconds(report: Tally, baseline: Tally | None) -> Seconds:
+    """A finished speculative run, and the plain one before it, in a prediction's terms."""
+    phases = report.phases
+    return Seconds(
+        0.0 if baseline is None else baseline.decode_seconds, phases.select, phases.draft,
+        phases.verify, phases.commit + phases.other, report.steps,
+        0 if baseline is None else baseline.steps, report.mean_acceptance_length or 1.0,
+    )  # fmt: skip

@@ -33,14 +33,9 @@ class Grid:
     most_rounds: int = 4
     seconds: float = 95.0  # no round is begun that would end after so long
 
-    @property
-    def growth(self) -> int:
-        """Tokens that a row gains in one visit, at most."""
-        return len(self.batches) * (sum(g + 1 for g in self.gammas) + 1 + 2) + 2
-
     def within(self, window: int) -> Grid:
         """The same shape inside a model's trained window."""
-        longest = window - STAGGER * (max(self.batches) - 1) - self.growth
+        longest = window - STAGGER * (max(self.batches) - 1) - 200  # what a visit may add
         if self.contexts[0] <= longest:
             return self
         if longest < 64:
@@ -73,12 +68,13 @@ def measure(session: Session, document: str, grid: Grid, progress: Progress) -> 
     batch, context = max(grid.batches), grid.contexts[0]
     began = time.perf_counter()
     ids = document_ids(session, document, context + STAGGER * (batch - 1))
-    bench = StepBench(session, ids, batch=batch, context=context, growth=grid.growth)
+    weights = _weights(session)
+    growth = max(visit.growth for visit in _visits(grid, 0, weights))
+    bench = StepBench(session, ids, batch=batch, context=context, growth=growth)
     for share in bench.prefill():
         progress("prefill", share)
     found = Measured(prefill_s=time.perf_counter() - began)
     began = time.perf_counter()
-    weights = _weights(session)
     last = 0.0
     while found.rounds < grid.most_rounds:
         spent = time.perf_counter() - began
@@ -102,7 +98,7 @@ def _weights(session: Session) -> Sequence[DraftWeights]:
 
 def _visits(grid: Grid, number: int, weights: Sequence[DraftWeights]) -> Iterator[Visit]:
     usual, *others = weights
-    steps: list[tuple[int, DraftWeights]] = [(0, usual), *((g, usual) for g in grid.gammas)]
+    steps: list[tuple[int, DraftWeights]] = [(gamma, usual) for gamma in grid.gammas]
     steps += [(1, other) for other in others]
     for context in grid.contexts:
         for selector, budget in grid.rounds[number % len(grid.rounds)]:

@@ -1,9 +1,10 @@
-"""A grid of real runs that no calibration has seen, beside what it predicts for them."""
+"""A grid of real steps that no calibration has seen, beside what it predicts for them."""
 
 from __future__ import annotations
 
 import json
 import statistics
+from collections import defaultdict
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,22 +14,20 @@ import numpy as np
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.drafter import draft_weights
 from magicdec.engine.errors import ConfigError
-from magicdec.engine.events import StepFinished
-from magicdec.engine.request import Request
 from magicdec.engine.session import Session
-from magicdec.profiles.bench.rows import Rows
+from magicdec.profiles.bench.rows import STAGGER, document_ids
+from magicdec.profiles.bench.steps import StepBench, StepSample, Visit
 from magicdec.profiles.calibrated import Calibration
 from magicdec.profiles.costs.speculation import Drafting, step_costs
 
 BATCHES, CONTEXTS, BUDGETS, GAMMAS = (1, 4, 8), (1000, 4000, 7000), (128, 512), (1, 2, 3, 4, 5)
-NEW_TOKENS, SELECTOR = 24, "streaming"
+ROUNDS, SELECTOR = 8, "streaming"  # 8 steps of each γ give each row 100 new tokens and more
 NEITHER = (0.95, 1.05)  # measured speedups that are neither a gain nor a loss
-Key = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell: medians of a run's full steps, milliseconds, and what is predicted for them.
+    """One cell: medians of its steps, milliseconds, and what is predicted for them.
 
     Both speedups are with the run's own tokens per step. Selection, once a row, is in neither.
     """
@@ -38,6 +37,7 @@ class Cell:
     budget: int
     gamma: int
     tokens_per_step: float
+    plain_per_step: float  # median of plain ÷ speculative step, each beside the other
     plain_ms: float
     draft_ms: float  # of one draft step
     verify_ms: float
@@ -49,12 +49,8 @@ class Cell:
     calibrated: str  # when
 
     @property
-    def key(self) -> Key:
-        return self.rows, self.context, self.budget, self.gamma
-
-    @property
     def measured(self) -> float:
-        return self.plain_ms * self.tokens_per_step / self.step_ms
+        return self.tokens_per_step * self.plain_per_step
 
     @property
     def predicted(self) -> float:
@@ -76,83 +72,72 @@ class Errors:
     judged: int  # cells measured as a gain or a loss
 
 
-@dataclass(frozen=True, slots=True)
-class _Steps:
-    """Medians over full steps, seconds."""
-
-    draft: float
-    verify: float
-    whole: float
-    tokens: float  # a row gains per step
-
-
 class Check:
-    """Every run of drafts stands between two plain ones of the same rows."""
+    """Every speculative step stands between two plain ones of the same rows."""
 
     def __init__(self, session: Session, document: str, calibration: Calibration) -> None:
         self._session, self._calibration = session, calibration
-        self._rows = Rows(session, document, batch=max(BATCHES), context=max(CONTEXTS))
-
-    def run(self, known: Set[Key], path: Path) -> Iterator[Cell]:
-        """Measures the cells that are not `known`; appends each to `path` as it is done."""
-        for context in sorted(CONTEXTS, reverse=True):
-            for batch in BATCHES:
-                requests = self._rows.requests(batch, context)
-                for budget in BUDGETS:
-                    cells = [(batch, context, budget, gamma) for gamma in GAMMAS]
-                    for cell in self._measure(requests, [c for c in cells if c not in known]):
-                        with path.open("a", encoding="utf-8") as lines:
-                            lines.write(json.dumps(asdict(cell)) + "\n")
-                        yield cell
-
-    def _measure(self, requests: list[Request], keys: Sequence[Key]) -> Iterator[Cell]:
-        if not keys:
-            return
-        before = self._steps(requests, 0, 1)
-        for key in keys:
-            *_, budget, gamma = key
-            drafting = self._steps(requests, gamma, budget)
-            after = self._steps(requests, 0, 1)
-            yield self._cell(key, requests, (before.whole + after.whole) / 2, drafting)
-            before = after
-
-    def _steps(self, requests: list[Request], gamma: int, budget: int) -> _Steps:
-        new = NEW_TOKENS if gamma else NEW_TOKENS // 2
-        config = self._config(gamma, budget, new)
-        full = [
-            e for e in self._rows.events(requests, config)
-            if isinstance(e, StepFinished) and e.gamma == gamma and len(e.rows) == len(requests)
-        ]  # fmt: skip
-        accepted = [row.accepted for step in full for row in step.rows]
-        return _Steps(
-            statistics.median(s.phases.draft for s in full) / max(1, gamma),
-            statistics.median(s.phases.verify for s in full),
-            statistics.median(s.phases.decode for s in full),
-            1 + statistics.mean(accepted),
-        )
-
-    def _config(self, gamma: int, budget: int, new: int = NEW_TOKENS) -> DecodeConfig:
-        return DecodeConfig(max_new_tokens=new, gamma=gamma, budget=budget, selector=SELECTOR)
-
-    def _cell(self, key: Key, requests: list[Request], plain: float, steps: _Steps) -> Cell:
-        rows, context, budget, gamma = key
-        weights = draft_weights(
-            self._config(gamma, budget), self._session.device, self._session.dtype
-        )
-        drafting = Drafting(
-            budget=budget, weights=weights, weight_bytes=1.0 if weights == "int8" else None
-        )
-        costs = step_costs(
-            self._calibration.model, self._calibration.hardware, drafting, rows=rows,
-            context=statistics.mean(len(r.tokens) for r in requests) + NEW_TOKENS / 2,
-            gamma=gamma, weight_bytes=self._calibration.weight_bytes,
-            kv_bytes=self._calibration.kv_bytes,
+        weights = draft_weights(DecodeConfig(), session.device, session.dtype)
+        self._steps = tuple((gamma, weights) for gamma in GAMMAS)
+        length = max(CONTEXTS) + STAGGER * (max(BATCHES) - 1)
+        ids = document_ids(session, document, length)
+        self._bench = StepBench(
+            session, ids, batch=max(BATCHES), context=max(CONTEXTS),
+            growth=self._visit(max(CONTEXTS), max(BUDGETS)).growth,
         )  # fmt: skip
+
+    def prefill(self) -> Iterator[float]:
+        """Yields the done share."""
+        return self._bench.prefill()
+
+    def run(self, known: Set[tuple[int, int]], path: Path) -> Iterator[Cell]:
+        """Measures contexts and budgets that are not `known`; appends each cell to `path`."""
+        for context in sorted(CONTEXTS, reverse=True):
+            for budget in BUDGETS:
+                if (context, budget) in known:
+                    continue
+                found = list(self._cells(self._visit(context, budget)))
+                with path.open("a", encoding="utf-8") as lines:
+                    lines.writelines(json.dumps(asdict(cell)) + "\n" for cell in found)
+                yield from found
+
+    def _visit(self, context: int, budget: int) -> Visit:
+        return Visit(context, SELECTOR, budget, BATCHES, self._steps, ROUNDS)
+
+    def _cells(self, visit: Visit) -> Iterator[Cell]:
+        cells: dict[tuple[int, int], list[StepSample]] = defaultdict(list)
+        for sample in self._bench.visit(visit):
+            if isinstance(sample, StepSample) and sample.gamma:
+                cells[sample.rows, sample.gamma].append(sample)
+        for (rows, gamma), own in sorted(cells.items()):
+            yield self._cell(visit, rows, gamma, own)
+
+    def _cell(self, visit: Visit, rows: int, gamma: int, own: Sequence[StepSample]) -> Cell:
+        weights = own[0].weights
+        costs = step_costs(
+            self._calibration.model, self._calibration.hardware,
+            Drafting(
+                budget=round(statistics.mean(s.entries + (gamma - 1) / 2 for s in own)),
+                weights=weights, weight_bytes=1.0 if weights == "int8" else None,
+            ),
+            rows=rows, context=statistics.mean(s.context for s in own), gamma=gamma,
+            weight_bytes=self._calibration.weight_bytes, kv_bytes=self._calibration.kv_bytes,
+        )  # fmt: skip
+        plain = [s.plain_s for s in own if s.plain_s is not None]
+        ratio = statistics.median(p / s.step_s for p, s in zip(plain, own, strict=True))
         return Cell(
-            rows, context, budget, gamma, steps.tokens, 1e3 * plain, 1e3 * steps.draft,
-            1e3 * steps.verify, 1e3 * steps.whole, 1e3 * float(costs.plain.total),
-            1e3 * float(costs.draft.total), 1e3 * float(costs.verify.total),
-            1e3 * float(costs.step(gamma)), self._calibration.created,
+            rows, visit.context, visit.budget, gamma,
+            tokens_per_step=1 + statistics.mean(a for s in own for a in s.accepted),
+            plain_per_step=ratio,
+            plain_ms=1e3 * statistics.median(plain),
+            draft_ms=1e3 * statistics.median(s.draft_s for s in own),
+            verify_ms=1e3 * statistics.median(s.verify_s for s in own),
+            step_ms=1e3 * statistics.median(s.step_s for s in own),
+            plain_ms_predicted=1e3 * float(costs.plain.total),
+            draft_ms_predicted=1e3 * float(costs.draft.total),
+            verify_ms_predicted=1e3 * float(costs.verify.total),
+            step_ms_predicted=1e3 * float(costs.step(gamma)),
+            calibrated=self._calibration.created,
         )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from magicdec.engine.acceptance import Greedy
 from magicdec.engine.cache import KVCache, Prompt
@@ -28,14 +28,23 @@ from magicdec.profiles.bench.rows import STAGGER
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A context with a draft view, and the steps to take there with each batch."""
+    """A context with a draft view, and the steps to take there with each batch.
+
+    Before and after each of them comes a plain step: a machine's speed drifts within seconds, but
+    hardly between one step and the next.
+    """
 
     context: int
     selector: str
     budget: int
     batches: tuple[int, ...]
-    steps: tuple[tuple[int, DraftWeights], ...]  # (γ, weights that draft)
+    steps: tuple[tuple[int, DraftWeights], ...]  # (γ > 0, weights that draft)
     repeats: int = 1
+
+    @property
+    def growth(self) -> int:
+        """Tokens that a row gains in it, at most: γ + 1 in a step, one in the plain one after."""
+        return 2 + len(self.batches) * (1 + self.repeats * sum(g + 2 for g, _ in self.steps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +62,11 @@ class StepSample:
     verify_s: float
     rest_s: float  # commit and what else the step needs
     accepted: tuple[int, ...]  # by row
+    plain_s: float | None = None  # mean of the plain steps before and after a speculative one
+
+    @property
+    def step_s(self) -> float:
+        return self.gamma * self.draft_s + self.verify_s + self.rest_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +133,16 @@ class StepBench:
             took = time.perf_counter() - began
             yield SelectSample(visit.selector, visit.budget, self._cache.lengths[slot], took)
         rows = [self._row(slot) for slot in range(max(visit.batches))]
+        usual = drafters[visit.steps[0][1]]
         for batch in sorted(visit.batches, reverse=True):
-            for _ in range(visit.repeats):
-                for gamma, weights in visit.steps:
-                    yield self._step(visit, rows[:batch], gamma, weights, drafters[weights])
+            before = self._step(visit, rows[:batch], 0, "same", usual)
+            yield before
+            for gamma, weights in visit.steps * visit.repeats:
+                step = self._step(visit, rows[:batch], gamma, weights, drafters[weights])
+                after = self._step(visit, rows[:batch], 0, "same", usual)
+                yield replace(step, plain_s=(before.step_s + after.step_s) / 2)
+                yield after
+                before = after
 
     def _place(self, context: int) -> None:
         """Rows of `context` tokens and some more, into the slots of the batch."""

@@ -1,0 +1,153 @@
+"""A run's prediction: made before it from this machine's calibration, judged after it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from magicdec.cli.knobs import Settings
+from magicdec.engine.errors import MagicdecError
+from magicdec.engine.report import RunReport
+from magicdec.engine.request import Request
+from magicdec.engine.selectors.base import SELECTORS
+from magicdec.profiles.calibrated import Calibration, fingerprint_of
+from magicdec.profiles.calibration import load_calibration
+from magicdec.profiles.run_prediction import (
+    Assumed,
+    Seconds,
+    Term,
+    Work,
+    assume,
+    error_terms,
+    measured_seconds,
+    observed,
+    predict_run,
+)
+
+HINT = "no calibration of {model} here: `magicdec calibrate` would let runs be predicted"
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A prediction beside its run. Errors are predicted ÷ measured − 1, None without a plain run.
+
+    `own` is predicted with the acceptance that the run turned out to have.
+    """
+
+    own: Seconds
+    measured: Seconds
+    error: float | None
+    own_error: float | None
+    terms: list[Term]
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What was predicted, and from what."""
+
+    calibration: Calibration
+    work: Work
+    assumed: Assumed
+    seconds: Seconds
+
+    @property
+    def sentence(self) -> str:
+        return (
+            f"predicted decode speedup {self.seconds.speedup:.2f}× (calibration of "
+            f"{self.calibration.created[:10]}; acceptance {self.assumed.source})"
+        )
+
+    def judge(self, report: RunReport, baseline: RunReport | None) -> Judged | None:
+        """None for a run that is not finished or drafted nothing."""
+        acceptance = observed(report)
+        if not report.finished or acceptance is None or not report.decode_seconds:
+            return None
+        if baseline is not None and not baseline.finished:
+            baseline = None
+        lengths = tuple(len(row.token_ids) for row in report.rows)
+        work = dataclasses.replace(self.work, new_tokens=lengths)
+        before = predict_run(self.calibration, work, self.assumed)
+        own = predict_run(self.calibration, work, acceptance)
+        measured = measured_seconds(report, baseline)
+        terms = error_terms(before, own, measured)
+        if baseline is None or not baseline.decode_tokens:
+            return Judged(own, measured, None, None, terms)
+        speedup = measured.speedup * report.decode_tokens / baseline.decode_tokens
+        return Judged(
+            own, measured, self.seconds.speedup / speedup - 1, own.speedup / speedup - 1, terms
+        )
+
+
+def forecast(
+    settings: Settings, env: Mapping[str, object], requests: Sequence[Request]
+) -> tuple[Prediction | None, str]:
+    """The prediction of a run, and a line about it: what it is, or why there is none.
+
+    The line is empty for a run without drafts; a calibration that is stale is named, not used.
+    """
+    if settings.gamma == 0:
+        return None, ""
+    fingerprint = fingerprint_of(env)
+    model = str(env.get("model", settings.model))
+    try:
+        calibration = load_calibration(model, fingerprint)
+    except MagicdecError as error:
+        return None, f"no prediction: {error}"
+    if calibration is None:
+        return None, HINT.format(model=model) if settings.model == model else ""
+    stale = calibration.stale_because(fingerprint)
+    if stale:
+        return None, (
+            f"no prediction: the calibration of {calibration.created[:10]} is stale ({stale}); "
+            "run `magicdec calibrate`"
+        )
+    whole = SELECTORS.load(settings.selector).whole
+    work = Work(
+        batch=min(settings.batch, len(requests)),
+        contexts=tuple(len(request.tokens) for request in requests),
+        new_tokens=(settings.max_new_tokens,) * len(requests),
+        gamma=settings.gamma,
+        selector=settings.selector,
+        budget=None if whole else settings.budget,
+        weights=str(env.get("draft_weights", "same")),
+    )
+    assumed = assume(calibration, work)
+    if settings.max_new_tokens < 2:
+        return None, ""
+    found = Prediction(calibration, work, assumed, predict_run(calibration, work, assumed))
+    return found, found.sentence
+
+
+def record(prediction: Prediction | None, judged: Judged | None) -> dict[str, Any] | None:
+    """`predicted` of `run --json`; null without a calibration."""
+    if prediction is None:
+        return None
+    found: dict[str, Any] = {
+        "decode": prediction.seconds.speedup,
+        "error_pct": _percent(judged.error if judged else None),
+        "calibrated": prediction.calibration.created,
+        "acceptance": {
+            "rates": list(prediction.assumed.padded(prediction.work.gamma)),
+            "source": prediction.assumed.source,
+        },
+        "seconds": _seconds(prediction.seconds),
+    }
+    if judged is not None:
+        found["with_own_acceptance"] = {
+            "decode": judged.own.speedup,
+            "error_pct": _percent(judged.own_error),
+            "seconds": _seconds(judged.own),
+        }
+        found["explanation"] = judged.terms[0].sentence
+        found["terms"] = [dataclasses.asdict(term) for term in judged.terms]
+    return found
+
+
+def _percent(error: float | None) -> float | None:
+    return None if error is None else 100 * error
+
+
+def _seconds(seconds: Seconds) -> dict[str, float]:
+    return dataclasses.asdict(seconds)

@@ -1,0 +1,112 @@
+"""`magicdec calibrate` with the real engine and a tiny random model, then a run it predicts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from magicdec.cli.main import run_command_line
+from magicdec.profiles.bench import calibrating, checking
+from magicdec.profiles.calibration import load_calibration
+
+
+@pytest.fixture
+def magicdec(
+    tiny: Any, tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> Any:
+    folder = tmp_path / "model"
+    tiny().theirs.save_pretrained(folder)
+    tokenizer.backend.save(str(folder / "tokenizer.json"))
+    document = tmp_path / "doc.txt"
+    document.write_text(" ".join(f"w{3 + i * 7 % 120}" for i in range(700)))
+    monkeypatch.setattr("platformdirs.user_config_dir", lambda name: str(tmp_path / "user"))
+    monkeypatch.setattr(calibrating.Grid.__init__, "__defaults__", _small())
+    monkeypatch.setattr(checking, "BATCHES", (1, 3))
+    monkeypatch.setattr(checking, "CONTEXTS", (40, 90))
+    monkeypatch.setattr(checking, "BUDGETS", (16,))
+    monkeypatch.setattr(checking, "GAMMAS", (1, 2))
+    monkeypatch.setattr(checking, "ROUNDS", 1)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MAGICDEC_MODEL", str(folder))
+
+    def run(command: str, *arguments: str, code: int = 0, document: Path = document) -> Any:
+        given = [command, str(document), *arguments, "--quiet"]
+        assert run_command_line(given) == code, capsys.readouterr().err
+        return capsys.readouterr()
+
+    return run
+
+
+def _small() -> tuple[Any, ...]:
+    rounds = ((("snapkv", 32), ("streaming", 16)),)
+    return (1, 2), (200, 60), (1, 3), rounds, 1, 2, 0.0
+
+
+def test_calibrate_then_show_check_and_run(magicdec: Any, tmp_path: Path) -> None:
+    said = magicdec("calibrate")
+    for part in ("constants of", "verify", "draft, int8 weights", "snapkv", "acceptance by"):
+        assert part in said.out
+    assert "stored in" in said.err
+    stored = load_calibration()
+    assert stored is not None and stored.model.layers == 2
+    assert stored.residuals and stored.selection("snapkv") is not None
+
+    shown = json.loads(magicdec("calibrate", "--show", "--json").out)
+    assert shown["schema"] == "magicdec.calibration/1" and shown["created"] == stored.created
+
+    checked = magicdec("calibrate", "--check", "check.jsonl")
+    assert "8 cells: error of the predicted speedup median" in checked.out
+    lines = (tmp_path / "check.jsonl").read_text().splitlines()
+    cells = [checking.Cell(**json.loads(line)) for line in lines]
+    assert {(c.rows, c.context, c.gamma) for c in cells} == {
+        (rows, context, gamma) for rows in (1, 3) for context in (40, 90) for gamma in (1, 2)
+    }
+    for cell in cells:
+        parts = cell.gamma * cell.draft_ms_predicted + cell.verify_ms_predicted
+        assert cell.step_ms_predicted >= parts and 1 <= cell.tokens_per_step <= cell.gamma + 1
+    again = magicdec("calibrate", "--check", "check.jsonl")
+    assert "8 cells" in again.out and (tmp_path / "check.jsonl").read_text().splitlines() == lines
+
+    options = ["--context", "100", "--batch", "2", "--max-new-tokens", "24", "--budget", "32",
+               "--compare", "--ignore-eos"]  # fmt: skip
+    record = json.loads(magicdec("run", *options, "--json").out)
+    predicted = record["predicted"]
+    assert predicted["decode"] > 0 and predicted["explanation"].startswith("mostly ")
+    error = 100 * (predicted["decode"] / record["speedup"]["decode"] - 1)
+    assert predicted["error_pct"] == pytest.approx(error)
+    assert "snapkv 32" in predicted["acceptance"]["source"]
+    report = magicdec("run", *options).out
+    assert "predicted" in report and "mostly" in report and "with the run's own" in report
+
+
+def test_a_stale_calibration_is_named_and_not_used(
+    magicdec: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    magicdec("calibrate")
+    said = magicdec("run", "--context", "100", "--kv-dtype", "bfloat16", "--json")
+    assert json.loads(said.out)["predicted"] is None
+    refused = magicdec("calibrate", "--kv-dtype", "bfloat16", "--check", "c.jsonl", code=2)
+    assert refused is not None
+
+
+def test_what_cannot_be_done_says_so(magicdec: Any, tmp_path: Path) -> None:
+    magicdec("calibrate", "--show", code=2)
+    magicdec("calibrate", "--check", "check.jsonl", code=2)
+    short = tmp_path / "short.txt"
+    short.write_text("w3 w4")
+    magicdec("calibrate", code=2, document=short)
+    assert load_calibration() is None
+
+
+def test_the_grid_shrinks_to_a_models_window() -> None:
+    whole = calibrating.Grid((1, 2), (6000, 600), (1,), rounds=())
+    assert whole.within(8192) is whole
+    small = whole.within(1000)
+    assert small.contexts[0] < 1000 and small.contexts[0] / small.contexts[1] == pytest.approx(
+        10, rel=0.05
+    )
+    with pytest.raises(ValueError, match="too short to calibrate"):
+        whole.within(128)
