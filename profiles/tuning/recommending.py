@@ -11,7 +11,7 @@ from magicdec.profiles.tuning.objective import Objective
 from magicdec.profiles.tuning.pricing import Option
 from magicdec.profiles.tuning.question import Answer
 from magicdec.profiles.tuning.reasons import memory_reason, reason
-from magicdec.profiles.tuning.verdict import Measured
+from magicdec.profiles.tuning.verdict import Measured, unsteady
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,12 @@ def _reasons(
         yield from reason(chosen)
     else:
         yield from _why_not(answer, objective, here, measured)
+    if measured is not None and unsteady(answer.measured()):
+        rounds, spread = len(measured.samples), max(one.spread for one in answer.measured())
+        yield (
+            f"The {rounds} rounds differ by up to {1 + spread:.2f}×: something else kept the "
+            "machine busy; these figures are worth less than their digits."
+        )
     misfits = fitting(here)[1]
     yield from memory_reason(misfits, len(here))
 

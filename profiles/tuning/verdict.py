@@ -11,6 +11,9 @@ from magicdec.profiles.tuning.candidate import Candidate, Place
 from magicdec.profiles.tuning.choosing import Ranking, rank
 from magicdec.profiles.tuning.objective import Objective
 
+MANY = 4  # rounds
+UNSTEADY = 0.15  # spread of rounds that calls for more of them
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
@@ -45,8 +48,17 @@ class Measured:
 
     @property
     def beats_plain(self) -> bool:
-        """In every round."""
-        return not self.candidate.plain and min(self.speedups) > 1
+        """In every round; of MANY, one may have been disturbed."""
+        if self.candidate.plain:
+            return False
+        slower = sum(speedup <= 1 for speedup in self.speedups)
+        return slower <= (len(self.speedups) >= MANY)
+
+    @property
+    def spread(self) -> float:
+        """How much faster the fastest round was than the slowest, 0 for one round."""
+        rates = self._rates
+        return max(rates) / min(rates) - 1 if min(rates) > 0 else 0.0
 
     @property
     def _rates(self) -> list[float]:
@@ -61,8 +73,8 @@ class Measured:
 def verdict(measured: Sequence[Measured], objective: Objective) -> Ranking[Measured]:
     """The measured ranking of one place. `measured` holds plain decoding.
 
-    Speculation has to beat plain decoding in every round to win over it; where only plain decoding
-    breaks the TPOT limit, it need not.
+    Speculation has to beat plain decoding as `beats_plain` says to win over it; where only plain
+    decoding breaks the TPOT limit, it need not.
     """
     found = rank(measured, objective, Measured.apart)
     plain = next(one for one in measured if one.candidate.plain)
@@ -71,3 +83,8 @@ def verdict(measured: Sequence[Measured], objective: Objective) -> Ranking[Measu
     able = [one for one in measured if one.candidate.plain or one.beats_plain]
     winner = rank(able, objective, Measured.apart)
     return Ranking(found.ordered, winner.winner, found.nearest, winner.as_good)
+
+
+def unsteady(measured: Sequence[Measured]) -> bool:
+    """Whether the rounds of anybody differ by more than UNSTEADY."""
+    return any(one.spread > UNSTEADY for one in measured)

@@ -19,7 +19,9 @@ from magicdec.profiles.tuning.candidate import PLAIN, Candidate, Place
 from magicdec.profiles.tuning.correcting import next_to_run
 from magicdec.profiles.tuning.objective import Objective
 from magicdec.profiles.tuning.pricing import Option
-from magicdec.profiles.tuning.verdict import Measured
+from magicdec.profiles.tuning.verdict import Measured, unsteady
+
+EXTRA = 2  # rounds
 
 
 class Watch(Protocol):
@@ -65,7 +67,8 @@ class Verification:
     def run(self, most: int, repeats: int, watch: Watch) -> Iterator[None]:
         """Yields after each run. The first round chooses up to `most` candidates, one after the
         other; every second one goes backwards, so that a machine which gets slower or faster does
-        so to everybody. Raises what `Session.run` raises.
+        so to everybody. Where rounds differ much, up to EXTRA more are run: then one disturbed
+        round does not move the medians. Raises what `Session.run` raises.
         """
         self._run(PLAIN, f"round 1 of {repeats}", watch)
         yield
@@ -77,9 +80,14 @@ class Verification:
             self._check(option.candidate, watch)
             self.options.append(option)
             yield
-        for number in range(1, repeats):
+        for number in range(1, repeats + EXTRA):
+            if number >= repeats and (repeats == 1 or not unsteady(self.measured())):
+                break
+            title = f"round {number + 1} of {repeats}"
+            if number >= repeats:
+                title = f"round {number + 1}, because the rounds before differ"
             for candidate in self._everybody()[:: -1 if number % 2 else 1]:
-                self._run(candidate, f"round {number + 1} of {repeats}", watch)
+                self._run(candidate, title, watch)
                 yield
 
     def _everybody(self) -> list[Candidate]:

@@ -137,7 +137,7 @@ def test_real_runs_overrule_a_calibration_that_promises_too_much(
     assert {cell.key.gamma for cell in profile.finished} == {1, 2}
     for cell in profile.finished:
         assert cell.key.batch == 2 and cell.key.context == 120
-        assert len(cell.repeats) == 2 and cell.lossless.ok and cell.speedup is not None
+        assert 2 <= len(cell.repeats) <= 4 and cell.lossless.ok and cell.speedup is not None
         assert cell.predicted is not None and cell.predicted.speedup is not None
         plain = cell.repeats[0].plain
         assert plain is not None and plain.tokens == 4 * 15  # four rows, two at a time

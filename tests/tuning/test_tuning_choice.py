@@ -21,7 +21,7 @@ from magicdec.profiles.tuning.choosing import (
 )
 from magicdec.profiles.tuning.objective import Objective
 from magicdec.profiles.tuning.pricing import Memory, Option, plain_option, price
-from magicdec.profiles.tuning.verdict import Measured, verdict
+from magicdec.profiles.tuning.verdict import Measured, unsteady, verdict
 
 HERE = Place(4, 4000)
 THROUGHPUT, TPOT = Objective(), Objective("tpot")
@@ -179,6 +179,18 @@ def test_a_gain_in_only_one_round_is_noise(made: Any) -> None:
 def test_a_slowed_machine_does_not_hide_a_gain_of_every_round(made: Any) -> None:
     """Rounds are compared with the plain run beside them, not with that of another minute."""
     assert winner_of(measured(made, {0: [10, 20], 2: [8, 16]})) == 2
+
+
+def test_one_disturbed_round_of_many_decides_nothing(made: Any) -> None:
+    assert winner_of(measured(made, {0: [10, 10, 10, 10], 2: [8, 40, 8.1, 8]})) == 2
+    assert winner_of(measured(made, {0: [10, 60, 10, 10], 2: [11, 11, 11, 11]})) == 0
+    assert winner_of(measured(made, {0: [10, 10, 10, 10], 2: [8, 40, 8, 11]})) == 0
+
+
+def test_rounds_that_differ_are_noticed(made: Any) -> None:
+    assert not unsteady(measured(made, {0: [10, 10.5], 2: [8, 8.4]}))
+    assert unsteady(measured(made, {0: [10, 50], 2: [8, 8.4]}))
+    assert not unsteady(measured(made, {0: [10], 2: [8]}))
 
 
 def test_of_measured_equals_the_shorter_draft_wins(made: Any) -> None:
