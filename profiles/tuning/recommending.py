@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from magicdec.profiles.tuning.candidate import Candidate, Place
 from magicdec.profiles.tuning.choosing import fitting
+from magicdec.profiles.tuning.correcting import corrected, factors
 from magicdec.profiles.tuning.objective import Objective
 from magicdec.profiles.tuning.pricing import Option
 from magicdec.profiles.tuning.question import Answer
@@ -66,7 +67,7 @@ def _reasons(
             f"{chosen.candidate.label} at {chosen.place.label}, takes {tpot * 1e3:.1f} ms."
         )
     if not chosen.candidate.plain:
-        yield from reason(chosen)
+        yield from reason(_as_run(answer, chosen))
     else:
         yield from _why_not(answer, objective, here, measured)
     if measured is not None and unsteady(answer.measured()):
@@ -99,4 +100,12 @@ def _why_not(
             )
     else:
         yield f"The best draft, {best.candidate.label}, is predicted to reach {best.speedup:.2f}×."
-    yield from reason(best)
+    yield from reason(_as_run(answer, best))
+
+
+def _as_run(answer: Answer, option: Option) -> Option:
+    """At the step times of its own real runs, where it has some."""
+    for cell in answer.cells():
+        if cell.key == option.candidate.key(option.place):
+            return corrected(option, factors([(option, cell.step)]))
+    return option
