@@ -187,6 +187,11 @@ def test_one_disturbed_round_of_many_decides_nothing(made: Any) -> None:
     assert winner_of(measured(made, {0: [10, 10, 10, 10], 2: [8, 40, 8, 11]})) == 0
 
 
+def test_a_disturbed_round_makes_nobody_as_good_as_the_best(made: Any) -> None:
+    found = measured(made, {0: [10, 10, 10, 10], 2: [8, 40, 8.1, 8]})
+    assert [one.candidate.gamma for one in verdict(found, THROUGHPUT).as_good] == [2]
+
+
 def test_rounds_that_differ_are_noticed(made: Any) -> None:
     assert not unsteady(measured(made, {0: [10, 10.5], 2: [8, 8.4]}))
     assert unsteady(measured(made, {0: [10, 50], 2: [8, 8.4]}))
