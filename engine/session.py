@@ -18,7 +18,13 @@ from magicdec.engine.loading.checkpoint import Checkpoint, Progress, silent
 from magicdec.engine.loading.identity import identity_of
 from magicdec.engine.loading.opening import open_checkpoint
 from magicdec.engine.lossless import compare
-from magicdec.engine.memory import MemoryForecast, available_memory, capacity, require_fit
+from magicdec.engine.memory import (
+    MemoryForecast,
+    available_memory,
+    capacity,
+    forecast,
+    require_fit,
+)
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.model.spec import ModelSpec
 from magicdec.engine.prefill import PREFILL_CHUNK
@@ -143,17 +149,28 @@ class Session:
         self, requests: Sequence[Request], config: DecodeConfig, batch: int
     ) -> MemoryForecast:
         """What a run will allocate. Raises OutOfMemoryError when that is not there."""
-        spec, free = self._checkpoint.spec, available_memory(self.device)
-        # What this session holds already is part of the forecast, too.
+        return require_fit(
+            self._checkpoint.spec, config, batch=min(batch, len(requests)),
+            context=_longest(requests), chunk=self.chunk, dtype=self.dtype,
+            kv_dtype=self.kv_dtype, device=self.device, available=self._available(),
+        )  # fmt: skip
+
+    def forecast(self, config: DecodeConfig, *, batch: int, context: int) -> MemoryForecast:
+        """What such a run would allocate, whether that is there or not."""
+        return forecast(
+            self._checkpoint.spec, config, batch=batch, context=context, chunk=self.chunk,
+            dtype=self.dtype, kv_dtype=self.kv_dtype, device=self.device,
+            available=self._available(),
+        )  # fmt: skip
+
+    def _available(self) -> int:
+        """Free bytes; what this session holds already is part of a forecast, and so counts."""
+        free = available_memory(self.device)
         if self._model is not None:
-            free += spec.parameters * self.dtype.itemsize + self._model.twin_bytes
+            free += self._checkpoint.spec.parameters * self.dtype.itemsize + self._model.twin_bytes
         if self._engine is not None:
             free += self._engine.cache.k.nbytes + self._engine.cache.v.nbytes
-        return require_fit(
-            spec, config, batch=min(batch, len(requests)), context=_longest(requests),
-            chunk=self.chunk, dtype=self.dtype, kv_dtype=self.kv_dtype, device=self.device,
-            available=free,
-        )  # fmt: skip
+        return free
 
     def warnings(self, requests: Sequence[Request], config: DecodeConfig) -> list[str]:
         """What the user should know about this session, these settings and the last run."""

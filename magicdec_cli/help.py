@@ -7,7 +7,7 @@ from typing import Any
 
 from typer.core import TyperCommand
 
-from magicdec.cli.terms import PREDICT_TERMS, PROFILE_TERMS, RUN_TERMS
+from magicdec.cli.terms import PREDICT_TERMS, PROFILE_TERMS, RUN_TERMS, TUNE_TERMS
 
 
 class GroupedHelp(TyperCommand):
@@ -47,3 +47,9 @@ class ProfileHelp(HelpWithTerms):
     """With the terms of a profile."""
 
     terms = PROFILE_TERMS
+
+
+class TuneHelp(HelpWithTerms):
+    """With the terms of a tuning."""
+
+    terms = TUNE_TERMS

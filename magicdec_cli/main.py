@@ -15,7 +15,7 @@ from typer.exceptions import TyperException
 from magicdec.cli import commands, profile_commands
 from magicdec.cli.calibrate_command import GROUPS, calibrate
 from magicdec.cli.console import TERMINAL, one_line, tolerate_narrow_encodings
-from magicdec.cli.help import GroupedHelp, HelpWithTerms, PredictHelp, ProfileHelp
+from magicdec.cli.help import GroupedHelp, HelpWithTerms, PredictHelp, ProfileHelp, TuneHelp
 from magicdec.cli.interrupts import INTERRUPTED
 from magicdec.cli.options import with_common, with_settings
 from magicdec.cli.predict_command import EPILOG as PREDICT_EPILOG
@@ -23,6 +23,7 @@ from magicdec.cli.predict_command import predict
 from magicdec.cli.record_command import RECORD_EPILOG, RECORD_GRIDS, record
 from magicdec.cli.run_command import EPILOG, run
 from magicdec.cli.survey_command import SURVEY_EPILOG, SURVEY_GRIDS, survey
+from magicdec.cli.tune_command import TUNE_EPILOG, TUNE_GRIDS, tune
 from magicdec.engine.errors import MagicdecError
 
 UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF)
@@ -50,6 +51,9 @@ profile = _group(
 )
 
 app.command("run", cls=HelpWithTerms, epilog=EPILOG)(with_common(with_settings(run)))
+app.command("tune", cls=TuneHelp, epilog=TUNE_EPILOG)(
+    with_common(with_settings(tune, grids=TUNE_GRIDS))
+)
 app.command("predict", cls=PredictHelp, epilog=PREDICT_EPILOG)(with_common(predict))
 app.command("calibrate", cls=GroupedHelp)(with_common(with_settings(calibrate, GROUPS)))
 app.command("selectors", cls=GroupedHelp)(with_common(commands.selectors))

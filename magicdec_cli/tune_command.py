@@ -1,0 +1,191 @@
+"""`magicdec tune`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from magicdec.cli.console import TERMINAL
+from magicdec.cli.grids import GRAMMAR, Grids, read_grids
+from magicdec.cli.interrupts import INTERRUPTED, before_exit
+from magicdec.cli.survey_command import drafters
+from magicdec.engine.errors import ConfigError, MagicdecError, require
+
+if TYPE_CHECKING:
+    from magicdec.profiles.survey.surveying import Drafter
+    from magicdec.profiles.tuning.objective import Goal
+    from magicdec.profiles.tuning.question import Question
+
+BUDGETS = (128, 256, 512)
+TUNE_GRIDS = {
+    "batch": "", "context": "", "selector": "snapkv,streaming",
+    "budget": f"{','.join(map(str, BUDGETS))}, those below the context", "gamma": "1-6",
+    "draft_weights": "int8,same where the device has int8 and drafts are greedy",
+}  # fmt: skip
+TUNE_EPILOG = (
+    f"{GRAMMAR} Of several batches the best is chosen, for each context by itself. The first time "
+    "on a machine it runs `magicdec calibrate`, which takes about two minutes."
+)
+DECIDE, OUTPUT = "Decision", "Output"
+MOST_BATCH, GB = 4096, 1e9
+
+
+class UnreachableError(MagicdecError):
+    """No setting keeps the TPOT limit."""
+
+
+def tune(
+    docs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="DOC...",
+            help="Text files, - for stdin, builtin:pydoc, or a generated task such as ruler:qa.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    objective: Annotated[
+        Literal["throughput", "tpot"],
+        typer.Option(
+            "--objective", rich_help_panel=DECIDE,
+            help="Most tokens/s, or least time per output token.",
+        ),
+    ] = "throughput",
+    max_tpot: Annotated[
+        float | None,
+        typer.Option(
+            "--max-tpot", metavar="MS", show_default=False, rich_help_panel=DECIDE,
+            help="Only what keeps this time per output token, in milliseconds.",
+        ),
+    ] = None,
+    max_memory: Annotated[
+        float | None,
+        typer.Option(
+            "--max-memory", metavar="GB", show_default=False, rich_help_panel=DECIDE,
+            help="Only what needs no more than this, and no more than is free.",
+        ),
+    ] = None,
+    verify: Annotated[
+        int,
+        typer.Option(
+            "--verify", metavar="N", min=0, max=100, rich_help_panel=DECIDE,
+            help="Settings to prove with real runs beside plain decoding, for each context; 0 only "
+            "predicts.",
+        ),
+    ] = 3,
+    repeats: Annotated[
+        int,
+        typer.Option(
+            "--repeats", metavar="N", min=1, max=100, rich_help_panel=DECIDE,
+            help="Rounds of these runs. One shows no spread.",
+        ),
+    ] = 2,
+    format: Annotated[
+        Literal["table", "json", "md"],
+        typer.Option("--format", help="Output format.", rich_help_panel=OUTPUT),
+    ] = "table",
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE.jsonl", show_default=False, rich_help_panel=OUTPUT,
+            help="Also write the real runs as a profile, for `magicdec profile export`.",
+        ),
+    ] = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Show no progress.", rich_help_panel=OUTPUT)
+    ] = False,
+    flags: dict[str, Any],
+) -> int | None:  # fmt: skip
+    """Find the drafter, budget and γ for your documents on this machine, or that none pays.
+
+    Surveys acceptance on the documents, prices every setting with this machine's calibration, then
+    proves the best few against plain decoding with real runs. --batch, --context, --selector,
+    --budget, --gamma and --draft-weights take several values.
+    """
+    grids = read_grids(flags, tuple(TUNE_GRIDS))
+    require(bool(docs), "no document given; name text files, or builtin:pydoc")
+    require(output is None or verify > 0, "--output writes real runs, and --verify 0 makes none")
+    for option, value in (("--max-tpot", max_tpot), ("--max-memory", max_memory)):
+        require(value is None or 0 < value < 1e9, f"{option} must be above 0, got {value}")
+    _check_output(output)
+    asked = _question(grids, flags, objective, max_tpot, max_memory, verify, repeats)
+
+    from magicdec.cli.progress import choose_display
+    from magicdec.cli.tune_deliver import deliver, write_profile
+    from magicdec.cli.tune_session import TuneOutcome, tune_session
+
+    weights = _values(grids, flags, "draft_weights", ())
+    outcome = TuneOutcome(grids.settings, asked, tuple(docs or ()), weights)
+    display = choose_display(quiet)
+    before_exit(display.close)
+    try:
+        tune_session(outcome, display)
+    finally:
+        display.close()
+    known = any(answer.options for answer in outcome.answers)
+    if outcome.error is not None and not known:
+        raise outcome.error
+    if output is not None:
+        write_profile(outcome, output)
+    if known:
+        deliver(outcome, format, output)
+    if outcome.interrupted:
+        kept = "what is known so far is above" if known else "nothing is known yet"
+        TERMINAL.note(f"interrupted: {kept}")
+        return INTERRUPTED
+    if outcome.error is not None:
+        raise outcome.error
+    if not all(found is None or found.reachable for found in outcome.recommendations):
+        raise UnreachableError(f"no setting tried keeps --max-tpot {max_tpot:g}; see above")
+    return None
+
+
+def _question(
+    grids: Grids, flags: dict[str, Any], goal: Goal, max_tpot: float | None,
+    max_memory: float | None, verify: int, repeats: int,
+) -> Question:  # fmt: skip
+    """Raises ConfigError for what cannot be tried."""
+    from magicdec.profiles.tuning.objective import Objective
+    from magicdec.profiles.tuning.question import Question
+
+    batches, contexts = grids.values("batch"), grids.values("context")
+    require(max(batches) <= MOST_BATCH, f"--batch: {MOST_BATCH:,} is the most that can be tuned")
+    gammas = tuple(gamma for gamma in _values(grids, flags, "gamma", tuple(range(1, 7))) if gamma)
+    require(
+        bool(gammas), "--gamma 0 drafts nothing; plain decoding is always tried, give 1 or more"
+    )
+    return Question(
+        batches=tuple(sorted(batches)), contexts=tuple(contexts),
+        drafters=tuple(_drafters(grids, flags)), gammas=gammas,
+        config=grids.settings.decode_config(),
+        objective=Objective(goal, None if max_tpot is None else max_tpot / 1e3),
+        max_memory=None if max_memory is None else int(max_memory * GB),
+        verify=verify, repeats=repeats,
+    )  # fmt: skip
+
+
+def _values(grids: Grids, flags: dict[str, Any], name: str, default: tuple[Any, ...]) -> Any:
+    """What the command line named, else what is usually tried: other sources give one value."""
+    return grids.values(name) if flags.get(name) is not None else default
+
+
+def _drafters(grids: Grids, flags: dict[str, Any]) -> Sequence[Drafter]:
+    contexts = [context for context in grids.values("context") if context is not None]
+    least = min(contexts, default=BUDGETS[-1] + 1)
+    below = tuple(budget for budget in BUDGETS if budget < least) or (max(1, least // 4),)
+    selectors = _values(grids, flags, "selector", ("snapkv", "streaming"))
+    budgets = _values(grids, flags, "budget", below)
+    return drafters(selectors, budgets, grids.settings.selector_option)
+
+
+def _check_output(output: Path | None) -> None:
+    """Before minutes are spent on what then cannot be written."""
+    if output is None:
+        return
+    if output.exists():
+        raise ConfigError(f"--output {output} exists; give another file")
+    if not output.parent.is_dir():
+        raise ConfigError(f"--output {output}: there is no folder {str(output.parent)!r}")

@@ -1,0 +1,98 @@
+"""Writes a tuning: the page, Markdown or JSON to stdout; its real runs to a profile."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from magicdec.cli.columns import text_rows
+from magicdec.cli.console import TERMINAL, Symbols, one_line
+from magicdec.cli.tables import print_json, print_listing
+from magicdec.cli.tune_page import command, export_hint, headline, nothing, print_page
+from magicdec.cli.tune_session import TuneOutcome
+from magicdec.cli.tune_table import columns, ranking_rows
+from magicdec.engine.errors import ConfigError
+from magicdec.profiles.storage.header import Grid, Header, Scalar, Source
+from magicdec.profiles.storage.writing import ProfileWriter
+from magicdec.profiles.tuning.record import tune_record
+
+
+def deliver(outcome: TuneOutcome, format: str, output: Path | None) -> None:
+    if format == "table":
+        print_page(TERMINAL.out, outcome, output)
+        return
+    for note in outcome.notes:
+        TERMINAL.note(f"note: {note}")
+    if format == "md":
+        _markdown(outcome, output)
+        return
+    found = outcome.recommendations
+    print_json(
+        tune_record(
+            outcome.answers, outcome.question.objective, env=outcome.env,
+            config=dataclasses.asdict(outcome.settings),
+            calibrated=outcome.calibration.created if outcome.calibration else None,
+            commands=[None if one is None else command(outcome, one) for one in found],
+            notes=outcome.notes, interrupted=outcome.interrupted,
+            error=None if outcome.error is None else one_line(outcome.error),
+        )
+    )  # fmt: skip
+
+
+def write_profile(outcome: TuneOutcome, path: Path) -> None:
+    """The cells that ran; says so when there are none. Raises ConfigError."""
+    cells = [cell for answer in outcome.answers for cell in answer.cells()]
+    if not cells:
+        TERMINAL.note(f"nothing was run to the end: {path} is not written")
+        return
+    env = {
+        name: value for name, value in outcome.env.items()
+        if value is None or isinstance(value, str | int | float | bool)
+    }  # fmt: skip
+    with _writer(path, _header(outcome, env)) as file:
+        for cell in cells:
+            file.append(cell)
+
+
+def _writer(path: Path, header: Header) -> ProfileWriter:
+    try:
+        return ProfileWriter(path, header)
+    except OSError as error:
+        raise ConfigError(f"--output {path} cannot be written: {error.strerror}") from error
+
+
+def _header(outcome: TuneOutcome, env: dict[str, Scalar]) -> Header:
+    keys = [cell.key for answer in outcome.answers for cell in answer.cells()]
+    return Header(
+        created=datetime.now(UTC).isoformat(timespec="seconds"), tool=version("magicdec"),
+        environment=env, model=str(outcome.env["model"]), dtype=str(outcome.env["dtype"]),
+        kv_dtype=str(outcome.env["kv_dtype"]),
+        documents=tuple(Source(Path(name).name) for name in outcome.documents),
+        max_new_tokens=outcome.question.config.max_new_tokens,
+        grid=Grid(**{
+            field.name: tuple(dict.fromkeys(getattr(key, field.name) for key in keys))
+            for field in dataclasses.fields(Grid)
+        }),
+    )  # fmt: skip
+
+
+def _markdown(outcome: TuneOutcome, output: Path | None) -> None:
+    look = Symbols()
+    shown = columns(outcome.question.objective)
+    for answer, found in zip(outcome.answers, outcome.recommendations, strict=True):
+        if found is None:
+            print(f"**context {answer.context:,}**: {nothing(answer)}\n")
+            continue
+        print(f"**{found.place.label}. {headline(found)}**\n")
+        print(f"```console\n{command(outcome, found)}\n```\n")
+        rows = text_rows(
+            ranking_rows(answer, found, outcome.question.objective), shown, look
+        )  # fmt: skip
+        print_listing([column.title for column in shown], rows, "md")
+        print()
+        print(" ".join(found.reasons) + "\n")
+    hint = export_hint(outcome, output)
+    if hint:
+        print(f"{hint[0]}\n\n```console\n{hint[1]}\n```")

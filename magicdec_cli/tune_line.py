@@ -1,0 +1,46 @@
+"""The command line that runs what was recommended."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from magicdec.cli.knobs import KNOBS, Settings
+from magicdec.profiles.tuning.candidate import Candidate, Place
+
+DECIDED = ("batch", "context", "gamma", "selector", "selector_option", "budget", "draft_weights")
+
+
+def command_line(
+    sources: Sequence[str], settings: Settings, place: Place, candidate: Candidate
+) -> str:
+    """`magicdec run` with what was decided, and every other setting that is not the default."""
+    parts = ["magicdec", "run", *sources, "--batch", str(place.batch)]
+    if settings.context is not None or place.context:
+        parts += ["--context", str(place.context)]
+    drafter = candidate.drafter
+    if drafter is None:
+        parts += ["--gamma", "0"]
+    else:
+        parts += ["--selector", drafter.selector]
+        for name, value in drafter.selector_options:
+            parts += ["--selector-option", f"{name}={value}"]
+        parts += ["--budget", str(drafter.budget), "--gamma", str(candidate.gamma)]
+        parts += ["--draft-weights", drafter.draft_weights]
+    for knob in KNOBS:
+        value = getattr(settings, knob.name)
+        if knob.name not in DECIDED and value != knob.default:
+            parts += _option(knob.flag, knob.key, value)
+    return shlex.join(parts)
+
+
+def _option(flag: str, key: str, value: Any) -> list[str]:
+    match value:
+        case bool():
+            return [flag if value else f"--no-{key}"]
+        case tuple():
+            return [part for item in value for part in (flag, str(item))]
+        case dict():
+            return [part for name, item in value.items() for part in (flag, f"{name}={item}")]
+    return [flag, str(value)]

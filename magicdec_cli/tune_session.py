@@ -1,0 +1,102 @@
+"""Runs `magicdec tune`; whatever happens, what is known is kept."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from magicdec.cli import session_api
+from magicdec.cli.console import TERMINAL
+from magicdec.cli.knobs import Settings
+from magicdec.cli.progress import Display
+from magicdec.engine.config import DraftWeights
+from magicdec.engine.request import Request
+from magicdec.profiles.calibrated import Calibration, fingerprint_of
+from magicdec.profiles.calibration import load_calibration
+from magicdec.profiles.tuning.question import Answer, Question
+from magicdec.profiles.tuning.recommending import Recommendation, recommend
+
+if TYPE_CHECKING:
+    from magicdec.engine.session import Session
+    from magicdec.profiles.tuning.tuner import Tuner
+
+
+@dataclass(slots=True)
+class TuneOutcome:
+    """What a tuning has so far. weights: kinds that may draft, none for the usual ones."""
+
+    settings: Settings
+    question: Question
+    sources: tuple[str, ...]
+    weights: tuple[DraftWeights, ...] = ()
+    env: dict[str, object] = field(default_factory=dict)
+    documents: tuple[str, ...] = ()
+    calibration: Calibration | None = None
+    tuner: Tuner | None = None
+    warnings: list[str] = field(default_factory=list)
+    interrupted: bool = False
+    error: Exception | None = None
+
+    @property
+    def answers(self) -> Sequence[Answer]:
+        return [] if self.tuner is None else self.tuner.answers
+
+    @property
+    def recommendations(self) -> list[Recommendation | None]:
+        return [recommend(answer, self.question.objective) for answer in self.answers]
+
+    @property
+    def notes(self) -> list[str]:
+        return [*self.warnings, *([] if self.tuner is None else self.tuner.notes)]
+
+
+def tune_session(outcome: TuneOutcome, display: Display) -> None:
+    """Ctrl-C or an error ends it early and marks the outcome."""
+    try:
+        _tune(outcome, display)
+    except KeyboardInterrupt:
+        outcome.interrupted = True
+    except Exception as error:  # raised once what is known has been delivered
+        outcome.error = error
+
+
+def _tune(outcome: TuneOutcome, display: Display) -> None:
+    settings, config = outcome.settings, outcome.question.config
+    session, documents = session_api.open_engine(outcome.sources, settings, display.loading)
+    from magicdec.profiles.tuning.acceptance import weighted
+    from magicdec.profiles.tuning.tuner import Tuner
+
+    outcome.env = session.environment()
+    outcome.documents = tuple(document.name for document in documents)
+    outcome.warnings += [warning for document in documents for warning in document.warnings]
+    drafters = weighted(
+        outcome.question.drafters, outcome.weights, config, session.device, session.dtype
+    )
+    outcome.question = dataclasses.replace(outcome.question, drafters=tuple(drafters))
+
+    def rows(context: int | None, count: int) -> list[Request]:
+        return session.requests(
+            documents, context=context, batch=count, take=settings.take, rows=settings.rows,
+            prompt=settings.prompt, raw=settings.raw,
+        )  # fmt: skip
+
+    longest = max((context for context in outcome.question.contexts if context), default=None)
+    outcome.warnings += session.warnings(rows(longest, 1), config)  # and refuses what cannot be
+    outcome.calibration = _calibration(session, settings, display)
+    outcome.tuner = Tuner(session, outcome.calibration, outcome.question, rows, display.loading)
+    outcome.tuner.run()
+
+
+def _calibration(session: Session, settings: Settings, display: Display) -> Calibration:
+    """The stored one, or a new one, which takes its time."""
+    now = fingerprint_of(session.environment())
+    found = load_calibration(session.model_name, now)
+    stale = "there is none yet" if found is None else found.stale_because(now)
+    if found is not None and not stale:
+        return found
+    from magicdec.cli.calibrating import calibrate
+
+    TERMINAL.note(f"calibrating {session.model_name} on this machine first, once: {stale}")
+    return calibrate(settings, "builtin:pydoc", display.loading).calibration

@@ -1,0 +1,112 @@
+"""The ranking of one place as a table."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from magicdec.cli.columns import Column, Row
+from magicdec.cli.console import Symbols
+from magicdec.cli.number_lines import ratio_text
+from magicdec.cli.predict_table import milliseconds
+from magicdec.cli.report_view import size_text
+from magicdec.profiles.tuning.choosing import fitting, predicted_differ, rank
+from magicdec.profiles.tuning.objective import Objective, Rated
+from magicdec.profiles.tuning.question import Answer
+from magicdec.profiles.tuning.recommending import Recommendation
+
+MOST_ROWS = 9
+
+
+def ranking_rows(answer: Answer, found: Recommendation, objective: Objective) -> list[Row]:
+    """What ran, best first; then predictions of the same batch, as far as there is room; plain
+    decoding is always among them."""
+    real = answer.verdict(objective)
+    here = fitting(answer.at(found.place))[0]
+    predicted = rank(here, objective, predicted_differ)
+    rows: list[Row] = []
+    for one in real.ordered if real else ():
+        option = answer.option_of(one)
+        good = real is not None and one in real.as_good
+        rows.append({"option": option, "measured": one, "good": good})
+    shown = [row["option"] for row in rows]
+    for option in predicted.ordered:
+        if option not in shown:
+            good = real is None and option in predicted.as_good
+            rows.append({"option": option, "measured": None, "good": good})
+    plain = next(row for row in rows if row["option"].candidate.plain)
+    kept = rows[:MOST_ROWS]
+    if plain not in kept:
+        kept[-1] = plain
+    for row in kept:
+        row["chosen"] = row["option"].candidate == found.candidate
+    return kept
+
+
+def columns(objective: Objective) -> list[Column]:
+    """In the order of the table; what is optimised gets room first."""
+    by_tpot = objective.goal == "tpot" or objective.max_tpot is not None
+    return [
+        Column("", 0, _mark, left=True),
+        Column("drafter", 0, _drafter, left=True),
+        Column("γ", 0, lambda row, look: str(row["option"].candidate.gamma or "-")),
+        Column("measured", 1, _measured),
+        Column("range", 4, _range),
+        Column("predicted", 2, lambda row, look: ratio_text(row["option"].speedup, look)),
+        Column("Ω", 3, _length),
+        Column(
+            "tokens/s",
+            6 if by_tpot else 5,
+            lambda row, look: _speed(row, f"{_source(row).tokens_per_s:,.1f}"),
+        ),
+        Column(
+            "TPOT ms",
+            5 if by_tpot else 6,
+            lambda row, look: _speed(row, milliseconds(_source(row).tpot)),
+        ),
+        Column("memory", 7, lambda row, look: size_text(row["option"].memory.needed)),
+        Column("95%", 8, _interval),
+    ]
+
+
+def _mark(row: Row, look: Symbols) -> Text:
+    if row["chosen"]:
+        return Text(look.arrow, "bold green")
+    return Text(look.tie if row["good"] else "")
+
+
+def _drafter(row: Row, look: Symbols) -> Text:
+    drafter = row["option"].candidate.drafter
+    label = drafter.label.replace(" draft", "").replace(",", "") if drafter else "plain decoding"
+    return Text(label, "bold" if row["chosen"] else "cyan")
+
+
+def _measured(row: Row, look: Symbols) -> str | Text:
+    return ratio_text(row["measured"].speedup, look) if row["measured"] else "-"
+
+
+def _range(row: Row, look: Symbols) -> str:
+    one = row["measured"]
+    if one is None or one.candidate.plain or len(one.speedups) < 2:
+        return "-"
+    return f"{min(one.speedups):.2f}-{max(one.speedups):.2f}"
+
+
+def _length(row: Row, look: Symbols) -> str:
+    option = row["option"]
+    return "-" if option.candidate.plain else f"{option.length:.2f}"
+
+
+def _interval(row: Row, look: Symbols) -> str:
+    interval = row["option"].interval
+    return f"{interval[0]:.2f}-{interval[1]:.2f}" if interval else "-"
+
+
+def _source(row: Row) -> Rated:
+    """The real runs where there are some."""
+    source: Rated = row["measured"] or row["option"]
+    return source
+
+
+def _speed(row: Row, text: str) -> str:
+    """Predictions are marked as such."""
+    return text if row["measured"] else f"~{text}"

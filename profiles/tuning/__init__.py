@@ -1,0 +1,11 @@
+"""Which drafter, budget and γ to use, or none: predicted for many settings, measured for a few.
+
+1. `acceptance`: what each drafter would have had accepted on the documents, for every γ.
+2. `pricing`: with the machine's step times, what each candidate would take; does it fit?
+3. `choosing`: the ranking on an objective. Plain decoding competes.
+4. `verifying`: real runs of the best few and of plain decoding, in turn; `correcting`: which is
+   worth the next run; `verdict`: who wins.
+5. `reasons`: why, in words.
+
+All but 1 and 4 are pure: no torch.
+"""

@@ -1,0 +1,73 @@
+"""From a survey to the evidence that candidates are priced by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+import torch
+
+from magicdec.engine.config import DecodeConfig, DraftWeights
+from magicdec.engine.drafter import draft_weights
+from magicdec.profiles.storage import schema
+from magicdec.profiles.storage.header import Scalar
+from magicdec.profiles.survey.intervals import length_interval
+from magicdec.profiles.survey.replay import pooled
+from magicdec.profiles.survey.surveying import Drafter, Surveyed
+from magicdec.profiles.tuning.evidence import Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Weighted(Drafter):
+    """A drafter with weights of its own; several of one survey may differ in them."""
+
+    weights: DraftWeights = "auto"
+
+    def config(self, base: DecodeConfig, gamma: int) -> DecodeConfig:
+        # Named, because super() does not find its class in a slots dataclass.
+        return replace(Drafter.config(self, base, gamma), draft_weights=self.weights)
+
+
+def weighted(
+    drafters: Sequence[Drafter], kinds: Sequence[DraftWeights], config: DecodeConfig,
+    device: torch.device, dtype: torch.dtype,
+) -> list[Weighted]:  # fmt: skip
+    """Every drafter with every kind of weights; none named: all that `auto` would choose among.
+
+    Raises ConfigError for int8 where it cannot be had.
+    """
+    found = []
+    for drafter in drafters:
+        base = drafter.config(config, 1)
+        asked = [replace(base, draft_weights=kind) for kind in kinds or ("auto", "same")]
+        wanted = [draft_weights(each, device, dtype) for each in asked]
+        found += [
+            Weighted(drafter.selector, drafter.budget, drafter.options, kind)
+            for kind in dict.fromkeys(wanted)
+        ]
+    return found
+
+
+def named(surveyed: Surveyed, temperature: float) -> schema.Drafter:
+    """As profiles name it, with the weights that did draft."""
+    drafter = surveyed.drafter
+    options = cast(Mapping[str, Scalar], drafter.options)
+    return schema.Drafter(
+        drafter.selector, tuple(sorted(options.items())), drafter.budget, temperature,
+        surveyed.weights,
+    )  # fmt: skip
+
+
+def evidence(surveyed: Surveyed, gamma: int) -> Evidence:
+    walks = surveyed.walks(gamma)
+    every = pooled(walks)
+    tokens = tuple(len(row) for row in surveyed.kept)
+    # Each token of a row is an accepted draft or the one that its step adds.
+    steps = tuple(
+        count - float(walk.accepted.sum()) for count, walk in zip(tokens, walks, strict=True)
+    )
+    return Evidence(
+        gamma, tokens, steps, every.mean_acceptance_length, length_interval(walks),
+        tuple(every.acceptance_rate_per_position),
+    )  # fmt: skip

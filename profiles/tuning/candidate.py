@@ -1,0 +1,55 @@
+"""What competes: a drafter with a draft length, or plain decoding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from magicdec.profiles.storage.schema import CellKey, Drafter
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where decoding happens: rows in a batch, prompt tokens of a row."""
+
+    batch: int
+    context: int
+
+    @property
+    def label(self) -> str:
+        return f"B {self.batch:,}, context {self.context:,}"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A way to decode. Plain decoding has no drafter, and γ 0."""
+
+    drafter: Drafter | None
+    gamma: int
+
+    @property
+    def plain(self) -> bool:
+        return self.drafter is None
+
+    @property
+    def thrift(self) -> tuple[object, ...]:
+        """Orders equals: plain decoding first, then the smaller budget, then the shorter draft."""
+        if self.drafter is None:
+            return (0, 0)
+        return (self.drafter.budget, self.gamma, *self.drafter.order)
+
+    @property
+    def label(self) -> str:
+        return f"{self.drafter.label}, γ {self.gamma}" if self.drafter else "plain decoding"
+
+    def key(self, place: Place) -> CellKey:
+        """As a profile names it; not for plain decoding."""
+        assert self.drafter is not None, "plain decoding has no cell of its own"
+        return CellKey(
+            batch=place.batch, context=place.context, selector=self.drafter.selector,
+            selector_options=self.drafter.selector_options, budget=self.drafter.budget,
+            gamma=self.gamma, temperature=self.drafter.temperature,
+            draft_weights=self.drafter.draft_weights,
+        )  # fmt: skip
+
+
+PLAIN = Candidate(None, 0)

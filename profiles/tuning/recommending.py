@@ -1,0 +1,111 @@
+"""From what is known of a context to what to do there, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from magicdec.profiles.tuning.candidate import Candidate, Place
+from magicdec.profiles.tuning.choosing import fitting
+from magicdec.profiles.tuning.correcting import corrected, factors
+from magicdec.profiles.tuning.objective import Objective
+from magicdec.profiles.tuning.pricing import Option
+from magicdec.profiles.tuning.question import Answer
+from magicdec.profiles.tuning.reasons import memory_reason, reason
+from magicdec.profiles.tuning.verdict import Measured, unsteady
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """`option` is the prediction of `candidate` at `place`; `measured` its real runs, None where
+    only predictions are known. reachable: False when nothing keeps the TPOT limit; the candidate
+    is then the one that comes closest."""
+
+    place: Place
+    candidate: Candidate
+    option: Option
+    measured: Measured | None
+    reachable: bool
+    reasons: tuple[str, ...]
+
+    @property
+    def speedup(self) -> float:
+        return self.option.speedup if self.measured is None else self.measured.speedup
+
+    @property
+    def speculate(self) -> bool:
+        return not self.candidate.plain
+
+
+def recommend(answer: Answer, objective: Objective) -> Recommendation | None:
+    """By the measured ranking where there is one. None when nothing fits or nothing is known."""
+    real = answer.verdict(objective)
+    predicted = answer.ranking(objective)
+    chosen: Option
+    measured: Measured | None = None
+    if real is not None:
+        measured = real.winner or real.nearest
+        chosen, reachable = answer.option_of(measured), real.winner is not None
+    elif predicted is not None:
+        chosen, reachable = predicted.winner or predicted.nearest, predicted.winner is not None
+    else:
+        return None
+    said = tuple(_reasons(answer, objective, chosen, measured, reachable))
+    return Recommendation(chosen.place, chosen.candidate, chosen, measured, reachable, said)
+
+
+def _reasons(
+    answer: Answer, objective: Objective, chosen: Option, measured: Measured | None,
+    reachable: bool,
+) -> Iterator[str]:  # fmt: skip
+    here = answer.at(chosen.place)
+    if not reachable:
+        assert objective.max_tpot is not None
+        tpot = (chosen if measured is None else measured).tpot
+        yield (
+            f"No setting tried keeps a TPOT of {objective.max_tpot * 1e3:g} ms: the closest, "
+            f"{chosen.candidate.label} at {chosen.place.label}, takes {tpot * 1e3:.1f} ms."
+        )
+    if not chosen.candidate.plain:
+        yield from reason(_as_run(answer, chosen))
+    else:
+        yield from _why_not(answer, objective, here, measured)
+    if measured is not None and unsteady(answer.measured()):
+        rounds, spread = len(measured.samples), max(one.spread for one in answer.measured())
+        yield (
+            f"The {rounds} rounds differ by up to {1 + spread:.2f}×: something else kept the "
+            "machine busy; these figures are worth less than their digits."
+        )
+    misfits = fitting(here)[1]
+    yield from memory_reason(misfits, len(here))
+
+
+def _why_not(
+    answer: Answer, objective: Objective, here: list[Option], measured: Measured | None
+) -> Iterator[str]:
+    """What kept the best draft from paying."""
+    drafts = [option for option in fitting(here)[0] if not option.candidate.plain]
+    if not drafts:
+        return
+    best = max(drafts, key=objective.value)
+    if measured is not None:
+        ran = [one for one in answer.measured() if not one.candidate.plain]
+        if ran:
+            top = max(ran, key=objective.value)
+            low, high = min(top.speedups), max(top.speedups)
+            best = answer.option_of(top)
+            yield (
+                f"The best draft that ran, {top.candidate.label}, reached {low:.2f}× to "
+                f"{high:.2f}×: {'slower' if high <= 1 else 'not faster in every round'}."
+            )
+    else:
+        yield f"The best draft, {best.candidate.label}, is predicted to reach {best.speedup:.2f}×."
+    yield from reason(_as_run(answer, best))
+
+
+def _as_run(answer: Answer, option: Option) -> Option:
+    """At the step times of its own real runs, where it has some."""
+    for cell in answer.cells():
+        if cell.key == option.candidate.key(option.place):
+            return corrected(option, factors([(option, cell.step)]))
+    return option

@@ -1,0 +1,268 @@
+"""`magicdec tune` with the real engine and a tiny random model, on a calibration made by hand."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+from magicdec.cli import progress
+from magicdec.cli.main import run_command_line
+from magicdec.profiles.calibrated import Calibration, Selection, fingerprint_of
+from magicdec.profiles.calibration import save_calibration
+from magicdec.profiles.costs.hardware import Constants, Device, Hardware
+from magicdec.profiles.storage.reading import read_profile
+
+ALPHABET = sorted(pre_tokenizers.ByteLevel.alphabet())
+Tune = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a seeded two-layer Llama over bytes."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    folder = tmp_path_factory.mktemp("model") / "tiny"
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(ALPHABET) + 1, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=16, max_position_embeddings=512,
+        initializer_range=0.2, bos_token_id=None, eos_token_id=len(ALPHABET),
+        tie_word_embeddings=False,
+    )  # fmt: skip
+    LlamaForCausalLM(config).save_pretrained(folder)
+    tokenizer = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(ALPHABET)}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(["</s>"])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>"}))
+    return folder
+
+
+@pytest.fixture
+def calibrated(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[float], None]:
+    """Stores a calibration of a machine whose draft steps take so much of a plain step."""
+    from magicdec.engine.session import open_session
+    from magicdec.profiles.calibration_fit import shape_of
+
+    monkeypatch.setenv("MAGICDEC_CACHE_DIR", str(tmp_path / "cache"))
+    session = open_session(str(model), attention="sdpa")
+
+    def store(draft: float) -> None:
+        device = Device("by hand", 1e9, 1e12, 1e12)  # next to nothing but what a pass always costs
+        hardware = Hardware(
+            device, constants=Constants(launch_s=0.01),
+            by_weights={"int8": Constants(launch_s=0.01 * draft)},
+        )  # fmt: skip
+        save_calibration(
+            Calibration(
+                "2026-11-30T00:00:00+00:00", fingerprint_of(session.environment()),
+                shape_of(session.spec, session.model_name), hardware,
+                (Selection("snapkv", 0.001, 0.0),),
+            )
+        )  # fmt: skip
+
+    return store
+
+
+@pytest.fixture
+def tune(
+    model: Path, calibrated: Callable[[float], None], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> Tune:  # fmt: skip
+    """Runs the command; `draft` is that of `calibrated`. Returns stdout, or stderr for errors."""
+    (tmp_path / "doc.txt").write_text("All the world is a stage, and all the men merely play. " * 5)
+    monkeypatch.setattr("platformdirs.user_config_dir", lambda name: str(tmp_path / "user"))
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str, draft: float = 0.1, code: int = 0, error: bool = False) -> str:
+        calibrated(draft)
+        fixed = ["tune", "doc.txt", "--model", str(model), "--attention", "sdpa"]
+        fixed += ["--max-new-tokens", "16", "--ignore-eos"]
+        found = run_command_line([*fixed, *arguments])
+        out, err = capsys.readouterr()
+        assert found == code, err
+        return err if error else out
+
+    return run
+
+
+FEW = ("--selector", "snapkv", "--budget", "40", "--gamma", "1,2")
+
+
+def test_predictions_alone_make_a_command_that_runs(
+    tune: Tune, model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ("--verify", "0", "--batch", "2", "--context", "120", "--selector", "full")
+    found = json.loads(tune(*asked, "--draft-weights", "int8", "--format", "json", "-q"))
+    (answer,) = found["contexts"]
+    best = answer["recommended"]
+    assert (best["speculate"], best["proven"]) == (True, False)
+    assert best["gamma"] > 1 and best["speedup"] > 1  # int8 drafts almost always agree, for a tenth
+    assert best["draft_weights"] == "int8" and answer["surveyed_rows"] == 4
+    top = answer["predicted"][0]
+    assert len(top["acceptance_rate_per_position"]) == top["gamma"]
+    assert 1 <= top["mean_acceptance_length"] <= top["gamma"] + 1
+    words = shlex.split(best["command"])
+    assert words[:3] == ["magicdec", "run", "doc.txt"]
+    assert words[3:7] == ["--batch", "2", "--context", "120"]
+    assert run_command_line([*words[1:], "--json", "--compare", "-q"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["config"]["gamma"] == best["gamma"]
+    assert record["config"]["max_new_tokens"] == 16
+    # The survey's forecast of the tokens per step is what a run has.
+    length = record["speculative_decoding"]["mean_acceptance_length"]
+    assert length == pytest.approx(top["mean_acceptance_length"], rel=0.25)
+
+
+def test_real_runs_overrule_a_calibration_that_promises_too_much(
+    tune: Tune, tmp_path: Path
+) -> None:
+    """A random model over 40 of 120 entries is seldom right, and a tiny one drafts no quicker."""
+    page = tune(*FEW, "--batch", "2", "--context", "120", "-o", "cells.jsonl", draft=0.0001)
+    assert "Don't speculate (measured)" in page
+    assert "magicdec run doc.txt --batch 2 --context 120 --gamma 0" in page
+    assert "The best draft that ran, snapkv 40" in page and "What limits it most is" in page
+    assert all(len(line) <= 80 or "magicdec run" in line for line in page.splitlines())
+    profile = read_profile(tmp_path / "cells.jsonl")
+    assert {cell.key.gamma for cell in profile.finished} == {1, 2}
+    for cell in profile.finished:
+        assert cell.key.batch == 2 and cell.key.context == 120
+        assert 2 <= len(cell.repeats) <= 4 and cell.lossless.ok and cell.speedup is not None
+        assert cell.predicted is not None and cell.predicted.speedup is not None
+        plain = cell.repeats[0].plain
+        assert plain is not None and plain.tokens == 4 * 15  # four rows, two at a time
+    assert profile.header.max_new_tokens == 16
+
+
+def test_where_drafting_is_dear_it_says_so_before_any_run(tune: Tune) -> None:
+    page = tune(*FEW, "--batch", "2", "--context", "120", "--verify", "0", draft=1.0)
+    assert "Don't speculate, only predicted" in page
+    assert "measured" in page and "profile export" not in page
+
+
+def test_a_grid_has_an_answer_for_every_context_and_a_map(tune: Tune) -> None:
+    grid = ("--batch", "1,3", "--context", "60-120*2", "--verify", "0")
+    page = tune(*FEW, *grid)
+    assert "B 3, context 60: most tokens/s" in page and "B 3, context 120:" in page
+    assert "batch down, context across" in page and "break-even" in page
+    found = json.loads(tune(*FEW, *grid, "--format", "json"))
+    assert [answer["context"] for answer in found["contexts"]] == [60, 120]
+    for answer in found["contexts"]:
+        places = {(o["batch"], o["draft_weights"], o["gamma"]) for o in answer["predicted"]}
+        kinds = {(b, w, g) for b in (1, 3) for w in ("int8", "same") for g in (1, 2)}
+        assert places == kinds | {(1, None, 0), (3, None, 0)}
+
+
+def test_least_tpot_takes_the_small_batch(tune: Tune) -> None:
+    asked = (*FEW, "--batch", "1,3", "--context", "60", "--verify", "0", "--format", "json")
+    # Whatever the batch, a step takes the same: TPOT does not fall with it, tokens/s rise.
+    assert json.loads(tune(*asked))["contexts"][0]["recommended"]["batch"] == 3
+    found = json.loads(tune(*asked, "--objective", "tpot"))
+    assert found["contexts"][0]["recommended"]["batch"] == 1
+
+
+def test_an_impossible_limit_fails_and_names_the_closest(
+    tune: Tune, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = (*FEW, "--batch", "2", "--context", "60", "--verify", "0", "--max-tpot", "0.001")
+    page = tune(*asked, code=1)
+    assert "The TPOT limit is out of reach" in page
+    assert "No setting tried keeps a TPOT of 0.001 ms: the closest" in page
+    assert json.loads(tune(*asked, "--format", "json", code=1))["contexts"][0]["recommended"][
+        "within_max_tpot"
+    ] is False  # fmt: skip
+
+
+def test_a_memory_limit_keeps_out_what_is_larger(tune: Tune) -> None:
+    asked = (*FEW, "--batch", "2", "--context", "120", "--verify", "0", "--format", "json")
+    every = json.loads(tune(*asked))["contexts"][0]["predicted"]
+    sizes = sorted(option["memory_bytes"] for option in every)
+    limit = (sizes[0] + sizes[-1]) / 2
+    found = json.loads(tune(*asked, "--max-memory", str(limit / 1e9)))["contexts"][0]
+    assert {o["memory_bytes"] <= limit for o in found["predicted"] if o["fits"]} == {True}
+    assert any(not o["fits"] for o in found["predicted"])
+    page = tune(*asked[:-2], "--max-memory", str(limit / 1e9))
+    assert "do not fit in memory" in page
+
+
+class _Stops(progress.Silent):
+    """Ctrl-C when a certain thing begins."""
+
+    def __init__(self, at: str) -> None:
+        self._at = at
+
+    def loading(self, what: str, share: float | None) -> None:
+        if what.startswith(self._at):
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("at", "shown"),
+    [
+        ("round 2", "Don't speculate (measured)"),
+        ("round 1", "only predicted"),
+        ("context 120: what streaming", "only predicted"),
+    ],
+)
+def test_an_interrupt_keeps_what_is_known(
+    tune: Tune, monkeypatch: pytest.MonkeyPatch, at: str, shown: str
+) -> None:
+    monkeypatch.setattr(progress, "choose_display", lambda quiet: _Stops(at))
+    asked = ("--selector", "snapkv,streaming", "--budget", "40", "--gamma", "1")
+    page = tune(*asked, "--batch", "2", "--context", "120", code=130)
+    assert shown in page and "snapkv 40" in page
+    assert ("streaming 40" in page) == at.startswith("round")
+
+
+def test_an_early_interrupt_says_that_nothing_is_known(
+    tune: Tune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "choose_display", lambda quiet: _Stops("context 120"))
+    said = tune(*FEW, "--batch", "2", "--context", "120", code=130, error=True)
+    assert said.strip().endswith("interrupted: nothing is known yet")
+
+
+def test_markdown_has_the_command_and_the_table(tune: Tune) -> None:
+    asked = (*FEW, "--batch", "1", "--context", "60", "--verify", "0", "--format", "md")
+    text = tune(*asked)
+    assert "```console\nmagicdec run doc.txt --batch 1 --context 60" in text
+    assert "| drafter |" in text and "| plain decoding |" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--gamma", "0"), "--gamma 0 drafts nothing"),
+        (("--batch", "0"), "--batch: 0 is outside"),
+        (("--batch", "5000"), "4,096 is the most"),
+        (("--context", "9-3"), "runs backwards"),
+        (("--selector", "nope"), "nope"),
+        (("--draft-weights", "int4"), "int4"),
+        (("--max-tpot", "-3"), "--max-tpot must be above 0"),
+        (("--max-memory", "nan"), "--max-memory must be above 0"),
+        (("--verify", "0", "-o", "x.jsonl"), "--verify 0 makes none"),
+        (("-o", "nowhere/x.jsonl"), "there is no folder"),
+        (("-o", "doc.txt"), "exists"),
+        (("--budget", "3", "--selector", "streaming"), "leaves no room"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line_before_the_model_is_opened(
+    tune: Tune, arguments: tuple[str, ...], message: str
+) -> None:
+    said = tune(*arguments, code=2, error=True)
+    assert message in said and said.count("\n") == 1
+
+
+def test_a_document_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["tune"]) == 2
+    assert "no document given" in capsys.readouterr().err
