@@ -104,9 +104,9 @@ TUNE_TERMS: dict[str, str] = {
     "95%": "interval of the surveyed Ω, over rows",
     "range": "the speedups of the slowest and the fastest round",
     "~": "predicted, not run",
-    "predicted": "decode seconds of plain decoding / those of the setting, from the survey's "
+    "predicted, tuned": "decode seconds of plain decoding / those of the setting, from the survey's "
     "acceptance and the calibration's step times, the one-off selection and slower rows included",
-    "measured": "the same from real runs of the same rows: median over the rounds, and the range",
+    "measured, tuned": "the same from real runs of the same rows: median over the rounds, and the range",
     "≈": "no worse than the best beyond chance: rows (predicted) or rounds (measured) disagree",
     "proven": "faster than the plain run of the same round in every round",
     "!": "does not fit in memory",
