@@ -27,6 +27,8 @@ from magicdec.engine.text.documents import Document
 from magicdec.engine.text.rows import RowPlan, build_rows
 from magicdec.engine.text.tokenizer import Tokenizer
 from magicdec.engine.text.tokenizing import Take
+from magicdec.engine.text.workloads.rows import generated_rows
+from magicdec.engine.text.workloads.workload import Workload
 from magicdec.engine.verdict import Losslessness
 from magicdec.kernels.attention import AttentionBackend, get_backend
 from magicdec.kernels.native import BuildError
@@ -105,7 +107,7 @@ class Session:
 
     def requests(
         self,
-        documents: Sequence[Document],
+        documents: Sequence[Document] | Sequence[Workload],
         *,
         context: int | None,
         batch: int,
@@ -114,13 +116,21 @@ class Session:
         prompt: str | None = None,
         raw: bool = False,
     ) -> list[Request]:
-        """Documents to the rows of a batch, see `build_rows`."""
+        """Documents to the rows of a batch, see `build_rows`; workloads, see `generated_rows`."""
+
+        def progress(name: str, done: int, total: int) -> None:
+            self._progress(f"tokenising {name}", done / total if total else None)
+
+        workloads = [source for source in documents if isinstance(source, Workload)]
+        if workloads:
+            return generated_rows(
+                workloads, self.tokenizer, context=context, batch=batch, prompt=prompt, raw=raw,
+                progress=progress,
+            )  # fmt: skip
+        texts = [source for source in documents if isinstance(source, Document)]
         return build_rows(
-            documents, self.tokenizer, context=context, batch=batch, take=take, rows=rows,
-            prompt=prompt, raw=raw,
-            progress=lambda name, done, total: self._progress(
-                f"tokenising {name}", done / total if total else None
-            ),
+            texts, self.tokenizer, context=context, batch=batch, take=take, rows=rows,
+            prompt=prompt, raw=raw, progress=progress,
         )  # fmt: skip
 
     def plan_memory(

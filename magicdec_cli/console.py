@@ -108,6 +108,17 @@ def symbols(console: Console) -> Symbols:
     return ASCII if console.options.ascii_only else Symbols()
 
 
+GREEK = {"γ": "gamma", "α": "alpha", "Ω": "omega", "×": "x", "·": "-"}
+
+
+def plain_text(line: str, look: Symbols) -> str:
+    """The line in characters that the terminal has."""
+    if look is ASCII:
+        for symbol, name in GREEK.items():
+            line = line.replace(symbol, name)
+    return line
+
+
 def one_line(error: Exception) -> str:
     """The error as a message: ours say all themselves, others need the name of their class."""
     message = " ".join(str(error).split())

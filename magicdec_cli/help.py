@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from typer.core import TyperCommand
 
-from magicdec.cli.terms import TERMS
+from magicdec.cli.terms import PREDICT_TERMS, RUN_TERMS
 
 
 class GroupedHelp(TyperCommand):
@@ -28,7 +29,15 @@ class GroupedHelp(TyperCommand):
 class HelpWithTerms(GroupedHelp):
     """Ends with the definition of every number the command shows."""
 
+    terms: Mapping[str, str] = RUN_TERMS
+
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         super().format_epilog(ctx, formatter)
         with formatter.section("Terms"):
-            formatter.write_dl(list(TERMS.items()), col_max=22)
+            formatter.write_dl(list(self.terms.items()), col_max=22)
+
+
+class PredictHelp(HelpWithTerms):
+    """With the terms of a prediction."""
+
+    terms = PREDICT_TERMS

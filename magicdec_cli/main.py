@@ -12,11 +12,13 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from magicdec.cli import commands
+from magicdec.cli import commands, profile_commands
 from magicdec.cli.console import TERMINAL, one_line, tolerate_narrow_encodings
-from magicdec.cli.help import GroupedHelp, HelpWithTerms
+from magicdec.cli.help import GroupedHelp, HelpWithTerms, PredictHelp
 from magicdec.cli.interrupts import INTERRUPTED
 from magicdec.cli.options import with_common, with_settings
+from magicdec.cli.predict_command import EPILOG as PREDICT_EPILOG
+from magicdec.cli.predict_command import predict
 from magicdec.cli.run_command import EPILOG, run
 from magicdec.engine.errors import MagicdecError
 
@@ -40,8 +42,10 @@ app = _group("Lossless self-speculative decoding for long contexts: measure whet
 models = _group("Models that have an alias.")
 cache = _group("Stored prefills and converted models on this machine.")
 config = _group("Settings and where they come from.")
+profile = _group("Recorded measurements: show, compare, export.")
 
 app.command("run", cls=HelpWithTerms, epilog=EPILOG)(with_common(with_settings(run)))
+app.command("predict", cls=PredictHelp, epilog=PREDICT_EPILOG)(with_common(predict))
 app.command("selectors", cls=GroupedHelp)(with_common(commands.selectors))
 models.command("list", cls=GroupedHelp)(with_common(commands.models_list))
 models.command("pull", cls=GroupedHelp)(with_common(commands.models_pull))
@@ -51,6 +55,10 @@ cache.command("clear", cls=GroupedHelp)(with_common(commands.cache_clear))
 app.add_typer(cache, name="cache")
 config.command("show", cls=GroupedHelp)(with_common(commands.config_show))
 app.add_typer(config, name="config")
+profile.command("show", cls=GroupedHelp)(with_common(profile_commands.show))
+profile.command("compare", cls=GroupedHelp)(with_common(profile_commands.compare))
+profile.command("export", cls=GroupedHelp)(with_common(profile_commands.export))
+app.add_typer(profile, name="profile")
 app.command("terms", cls=GroupedHelp)(with_common(commands.terms))
 app.command("doctor", cls=GroupedHelp)(with_common(commands.doctor))
 

@@ -30,7 +30,10 @@ def run(
     docs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="DOC...", help="Text files, - for stdin, or builtin:pydoc.", show_default=False
+            metavar="DOC...",
+            help="Text files, - for stdin, builtin:pydoc, or a generated task: "
+            "ruler:niah-multikey, ruler:cwe, ruler:qa.",
+            show_default=False,
         ),
     ] = None,
     *,

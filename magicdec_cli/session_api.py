@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from magicdec.engine.loading.aliases import ModelInfo
     from magicdec.engine.session import Session as EngineSession
     from magicdec.engine.text.documents import Document
+    from magicdec.engine.text.workloads.workload import Workload
 
 GIB = 2**30
 
@@ -49,7 +50,10 @@ class OpenedSession:
     """The real Session: an engine session with what this run asks of it."""
 
     def __init__(
-        self, session: EngineSession, documents: Sequence[Document], settings: Settings
+        self,
+        session: EngineSession,
+        documents: Sequence[Document] | Sequence[Workload],
+        settings: Settings,
     ) -> None:
         self._session, self._documents = session, documents
         self._settings, self._config = settings, settings.decode_config()
@@ -88,9 +92,9 @@ class OpenedSession:
 
 def open_session(sources: Sequence[str], settings: Settings, progress: Progress) -> Session:
     """Reads the documents, then opens the model. Raises ConfigError, ModelError."""
-    from magicdec.engine.text.documents import read_documents
+    from magicdec.engine.text.workloads.names import read_sources
 
-    documents = read_documents(sources)  # before torch: a misspelt name shows at once
+    documents = read_sources(sources)  # before torch: a misspelt name shows at once
     progress(f"opening {settings.model}", None)
     from magicdec.engine.session import open_session as open_engine_session
 

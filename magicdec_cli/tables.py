@@ -7,7 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, TextIO
 
 from magicdec.cli.console import TERMINAL
 
@@ -18,21 +18,29 @@ Cell = str | int | float | bool | None | list[object] | dict[str, object]
 UNBROKEN = 24  # cells up to this width stay on one line, longer columns share the rest
 
 
-def print_listing(columns: Sequence[str], rows: Sequence[Sequence[Cell]], format: Format) -> None:
-    """Writes rows to stdout. JSON keeps types; the others show text, nothing for None."""
+def print_listing(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    format: Format,
+    stream: TextIO | None = None,
+) -> None:
+    """Writes rows to stdout. JSON keeps types; the others show text, nothing for None.
+
+    `stream` takes all but tables elsewhere.
+    """
     if format == "json":
-        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+        print_json([dict(zip(columns, row, strict=True)) for row in rows], stream)
         return
     text = [[_text(cell) for cell in row] for row in rows]
     if format == "csv":
-        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer = csv.writer(stream or sys.stdout, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows(text)
     elif format == "md":
-        print("| " + " | ".join(columns) + " |")
-        print("|" + " --- |" * len(columns))
+        print("| " + " | ".join(columns) + " |", file=stream)
+        print("|" + " --- |" * len(columns), file=stream)
         for line in text:
-            print("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |")
+            print("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |", file=stream)
     else:
         _print_table(columns, text)
 
@@ -50,13 +58,13 @@ def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     TERMINAL.out.print(table)
 
 
-def print_json(document: object) -> None:
-    """Exactly one document on stdout, readable where the encoding allows it."""
-    utf8 = (sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf8")
+def print_json(document: object, stream: TextIO | None = None) -> None:
+    """Exactly one document on stdout or `stream`, readable where the encoding allows it."""
+    utf8 = ((stream or sys.stdout).encoding or "ascii").lower().replace("-", "").startswith("utf8")
     text = json.dumps(document, indent=2, ensure_ascii=not utf8, default=str, allow_nan=False)
     # One line per array of numbers. Strings cannot match: JSON escapes their line breaks.
     text = re.sub(r"\[\n[^\[\]{}\"]*\]", lambda found: _one_line(found[0]), text)
-    print(text)
+    print(text, file=stream)
 
 
 def _text(cell: Cell) -> str:

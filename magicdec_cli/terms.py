@@ -1,8 +1,8 @@
-"""What every shown number means: one table for `magicdec terms`, `run --help` and the TUI."""
+"""What every shown number means: one table for `magicdec terms`, the help pages and the TUI."""
 
 from __future__ import annotations
 
-TERMS: dict[str, str] = {
+RUN_TERMS: dict[str, str] = {
     "B": "rows decoded together (--batch)",
     "context": "prompt tokens of a row, all of them in the full KV cache",
     "γ": "draft length: tokens drafted per step (--gamma)",
@@ -44,3 +44,27 @@ TERMS: dict[str, str] = {
     "lossless": "greedy: the speculative tokens equal plain decoding's; a difference is a tie when "
     "the logits of the two tokens are closer than the precision's rounding, else it is a failure",
 }
+
+PREDICT_TERMS: dict[str, str] = {
+    "α": "acceptance: how often a draft token is accepted when all before it in its step were",
+    "Ω": "tokens a row gains per step: 1 + α + ... + α^γ, or the like of rates by position",
+    "T_T": "one step of plain decoding",
+    "T_D": "one draft step, the selection in it included",
+    "T_V": "one verify pass over the full cache, γ + 1 tokens per row",
+    "bound": "what takes most of T_T, T_D, T_V: reading weights or KV, compute, or overhead",
+    "rest of a step": "what a speculative step takes besides its passes: acceptance, bookkeeping",
+    "needs Ω": "break-even acceptance length: (γ T_D + T_V + rest) / T_T; speculation pays above",
+    "α for 1×": "the α that breaks even at this γ, or brings the --target-speedup; - where none "
+    "does",
+    "TPOT, predicted": "time per output token of a row: (γ T_D + T_V + rest) / Ω",
+    "tokens/s, predicted": "of all rows: B / TPOT",
+    "speedup, predicted": "T_T / TPOT",
+    "growth threshold": "the context beyond which speedup rises with the batch: at large batches "
+    "γ (T_T - T_D) > T_V - T_T there",
+    "break-even context": "the context beyond which speedup is above 1 at large batches",
+    "largest B": "the most rows whose weights and KV fit, a reserve of memory kept free",
+    "plain, standard, sparse self": "no draft; a draft model with its full KV cache; the model "
+    "drafting for itself over the budget",
+}
+
+TERMS = RUN_TERMS | PREDICT_TERMS

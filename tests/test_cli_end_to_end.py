@@ -127,3 +127,20 @@ def test_an_unknown_model_exits_3(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["run", "builtin:pydoc", "--model", "no-such-model", "--quiet"]) == 3
     captured = capsys.readouterr()
     assert "no-such-model" in captured.err and len(captured.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("task", ["ruler:cwe", "ruler:qa?seed=5", "ruler:niah-multikey"])
+def test_a_generated_task_fills_the_context_anew_for_every_row(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str], task: str,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("MAGICDEC_CACHE_DIR", str(tmp_path / "cache"))
+    command = ["run", task, "--model", str(model), "--json", "--quiet", "--max-new-tokens", "4",
+               "--compare", "--budget", "40", "--gamma", "2"]  # fmt: skip
+    assert run_command_line([*command, "--context", "1500", "--batch", "2"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert [row["document"] for row in record["rows"]] == [f"{task}#0", f"{task}#1"]
+    assert all(0 < row["prompt_tokens"] <= 1500 for row in record["rows"])
+    assert record["lossless"]["ok"] is True
+    assert run_command_line(command) == 2
+    assert "--context" in capsys.readouterr().err

@@ -136,11 +136,11 @@ def test_config_show_reports_a_bad_file(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_run_help_documents_every_knob_and_term(capsys: pytest.CaptureFixture[str]) -> None:
-    from magicdec.cli.terms import TERMS
+    from magicdec.cli.terms import RUN_TERMS
 
     assert run_command_line(["run", "--help"]) == 0
     text = capsys.readouterr().out
     for knob in KNOBS:
         assert knob.flag in text
-    for term in TERMS:
+    for term in RUN_TERMS:
         assert f"\n  {term} " in text

@@ -52,7 +52,7 @@ def test_a_cheap_command_imports_nothing_heavy(arguments: list[str]) -> None:
 def test_help_goes_to_stdout_and_names_every_command() -> None:
     result = command("--help")
     assert result.returncode == 0 and result.stderr == ""
-    for name in ("run", "selectors", "models", "cache", "config", "terms", "doctor"):
+    for name in ("run", "predict", "selectors", "models", "cache", "config", "terms", "doctor"):
         assert f"\n  {name} " in result.stdout
 
 

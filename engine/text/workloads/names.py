@@ -1,0 +1,70 @@
+"""Workloads by name: `ruler:TASK`, with options behind a question mark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import BinaryIO
+from urllib.parse import parse_qsl
+
+from magicdec.engine.config import MAX_SEED
+from magicdec.engine.errors import ConfigError, require
+from magicdec.engine.text.documents import Document, read_document, read_documents
+from magicdec.engine.text.workloads.cwe import common_words
+from magicdec.engine.text.workloads.niah import niah_multikey
+from magicdec.engine.text.workloads.qa import biographies
+from magicdec.engine.text.workloads.workload import Workload
+
+PREFIX = "ruler:"
+TASKS = ("niah-multikey", "cwe", "qa")
+HAYSTACK = "builtin:pydoc"
+
+
+def read_sources(
+    sources: Sequence[str], *, stdin: BinaryIO | None = None
+) -> list[Document] | list[Workload]:
+    """Documents (see `read_documents`), or workloads: texts made to measure and texts as they
+    are do not mix in a batch. Raises ConfigError."""
+    generated = [source for source in sources if source.startswith(PREFIX)]
+    if not generated:
+        return read_documents(sources, stdin=stdin)
+    require(
+        len(generated) == len(sources),
+        f"{generated[0]} cannot be mixed with other documents; give it alone",
+    )
+    require(
+        len(set(generated)) == len(generated),
+        "a workload is given twice; --batch makes more rows of it, each another instance",
+    )
+    return [read_workload(source) for source in sources]
+
+
+def read_workload(source: str) -> Workload:
+    """`ruler:cwe`, `ruler:qa?seed=3`, `ruler:niah-multikey?haystack=FILE`. Raises ConfigError."""
+    task, _, query = source.removeprefix(PREFIX).partition("?")
+    known = ", ".join(PREFIX + name for name in TASKS)
+    require(task in TASKS, f"there is no workload {source!r}; choose from {known}")
+    options = _options(source, query, ("seed", "haystack") if task == TASKS[0] else ("seed",))
+    seed = options.get("seed", "0")
+    require(
+        seed.isascii() and seed.isdigit() and len(seed) < 20 and int(seed) <= MAX_SEED,
+        f"the seed of {source!r} must be in 0..2^63-1",
+    )
+    if task == "cwe":
+        return Workload(source, common_words, int(seed))
+    if task == "qa":
+        return Workload(source, biographies, int(seed))
+    haystack = read_document(options.get("haystack", HAYSTACK))
+    return Workload(source, niah_multikey(haystack.text), int(seed), haystack.warnings)
+
+
+def _options(source: str, query: str, known: Sequence[str]) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
+    except ValueError:
+        raise ConfigError(f"the options of {source!r} must be like ?seed=3") from None
+    for name, value in pairs:
+        require(
+            name in known and bool(value),
+            f"{source!r}: {name!r} is no option with a value; there is {' and '.join(known)}",
+        )
+    return dict(pairs)

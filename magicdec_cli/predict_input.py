@@ -1,0 +1,209 @@
+"""The options of `magicdec predict` as a setup and the axes of a grid. Numbers only, no rich."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from magicdec.engine.config import MAX_GAMMA
+from magicdec.engine.errors import ConfigError, require
+from magicdec.profiles.costs.acceptance import Acceptance
+from magicdec.profiles.costs.capacity import RESERVE
+from magicdec.profiles.costs.catalog import find_hardware, find_model
+from magicdec.profiles.costs.grid import Axes, Setup
+from magicdec.profiles.costs.hardware import Hardware
+from magicdec.profiles.costs.shapes import ModelShape
+from magicdec.profiles.costs.speculation import Drafting
+from magicdec.profiles.recorded import recorded_acceptance
+from magicdec.profiles.sweep import sweep
+
+BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "int8": 1.0, "fp8": 1.0}
+MOST_BATCH, MOST_CONTEXT = 100_000, 100_000_000
+BATCHES = (1, 8, 32, 128)
+CONTEXTS = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000)
+COLUMNS = 4  # contexts of the page that nothing was asked of
+BUDGET = 512
+LONGEST_DRAFT = 6
+ASSUMED_ALPHA = 0.8
+# A small model of the same tokenizer, for the memory of standard speculation.
+STANDARD_DRAFTS = {
+    "Llama-3.1-8B": "Llama-3.2-1B", "Llama-3.1-70B": "Llama-3.2-1B",
+    "Llama-2-7B": "TinyLlama-1.1B", "Llama-2-7B-32K": "TinyLlama-1.1B",
+    "Llama-2-13B": "TinyLlama-1.1B", "Llama-2-70B": "TinyLlama-1.1B",
+    "Qwen2.5-7B": "Qwen2.5-0.5B", "Qwen2.5-14B": "Qwen2.5-0.5B",
+    "Qwen2.5-32B": "Qwen2.5-0.5B", "Qwen2.5-72B": "Qwen2.5-0.5B",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line gave, as text where it needs reading; None where it gave nothing."""
+
+    model: str
+    hardware: str | None = None
+    batch: str | None = None
+    context: str | None = None
+    budget: str | None = None
+    gamma: str | None = None
+    alpha: str | None = None
+    draft_model: str | None = None
+    draft_weights: str = "auto"
+    select_reads: float = 0.0
+    weight_dtype: str | None = None
+    kv_dtype: str | None = None
+    reserve: float = RESERVE
+    target_speedup: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is to be predicted, and what a reader must know about the answer."""
+
+    setup: Setup
+    axes: Axes
+    standard: ModelShape | None  # draft model of standard speculation, for its memory
+    notes: tuple[str, ...]
+
+
+def question(options: Options) -> Question:
+    """Reads and checks all options. Raises ConfigError with the option's name."""
+    axes, acceptance = _axes(options), _acceptance(options.alpha)
+    _check_numbers(options)
+    hardware = _hardware(options.hardware)
+    target = find_model(options.model)
+    drafter = None if options.draft_model is None else find_model(options.draft_model)
+    weights = options.draft_weights
+    if weights == "auto":
+        weights = "int8" if "int8" in hardware.by_weights and drafter is None else "same"
+    setup = Setup(
+        target, hardware, acceptance,
+        Drafting(
+            model=drafter, weights=weights, select_per_token=options.select_reads,
+            weight_bytes=BYTES["int8"] if weights == "int8" else None,
+        ),
+        BYTES[options.weight_dtype or usual_dtype(hardware)],
+        BYTES[options.kv_dtype or usual_dtype(hardware)],
+        options.reserve, options.target_speedup,
+    )  # fmt: skip
+    contexts = axes.context or default_contexts(target)
+    gammas = axes.gamma or tuple(range(1, min(acceptance.longest or LONGEST_DRAFT, MAX_GAMMA) + 1))
+    axes = Axes(axes.batch, contexts, axes.budget, gammas)
+    acceptance.tokens_per_step(gammas)  # refuses too long drafts
+    standard = drafter
+    if standard is None and target.name in STANDARD_DRAFTS:
+        standard = find_model(STANDARD_DRAFTS[target.name])
+    return Question(setup, axes, standard, tuple(_notes(setup, axes, options)))
+
+
+def usual_dtype(hardware: Hardware) -> str:
+    """What models are run in there, and what the device's arithmetic rate is for."""
+    return "float32" if hardware.device.name.casefold().startswith("cpu") else "bfloat16"
+
+
+def default_contexts(model: ModelShape) -> tuple[int, ...]:
+    """A few within the model's window, the longest included."""
+    within = [c for c in CONTEXTS if c <= model.max_position] or [model.max_position]
+    return tuple(within if len(within) <= COLUMNS else within[::-2][::-1])
+
+
+def _axes(options: Options) -> Axes:
+    """Empty where the default depends on more than the options."""
+    batch: tuple[int, ...] = BATCHES
+    if options.batch is not None:
+        batch = sweep(options.batch, "--batch", low=1, high=MOST_BATCH)
+    context: tuple[int, ...] = ()
+    if options.context is not None:
+        context = sweep(options.context, "--context", low=1, high=MOST_CONTEXT)
+    gamma: tuple[int, ...] = ()
+    if options.gamma is not None:
+        gamma = sweep(options.gamma, "--gamma", low=1, high=MAX_GAMMA)
+    budget: tuple[int | None, ...] = (BUDGET if options.draft_model is None else None,)
+    if options.budget is not None:
+        budget = _budgets(options.budget)
+    return Axes(batch, context, budget, gamma)
+
+
+def _budgets(text: str) -> tuple[int | None, ...]:
+    """A sweep, in which the item `full` stands for None."""
+    items = [item.strip() for item in text.split(",")]
+    numbers = [item for item in items if item != "full"]
+    found: list[int | None] = []
+    if numbers:
+        found += sweep(",".join(numbers), "--budget", low=1, high=MOST_CONTEXT)
+    return tuple(found + [None] * (len(numbers) < len(items)))
+
+
+def _acceptance(text: str | None) -> Acceptance:
+    """A rate, rates by position, or @FILE."""
+    if text is None:
+        return Acceptance((ASSUMED_ALPHA,), constant=True, source="assumption")
+    if text.startswith("@"):
+        return recorded_acceptance(Path(text[1:]).expanduser())
+    rates = []
+    for item in text.split(","):
+        try:
+            rates.append(float(item))
+        except ValueError:
+            raise ConfigError(
+                f"--alpha: {item!r} is not a number; give .8, .9,.85,.8 by position, or "
+                f"@run.json of `magicdec run --json`"
+            ) from None
+    return Acceptance(tuple(rates), constant=len(rates) == 1)
+
+
+def _hardware(name: str | None) -> Hardware:
+    """Given by name, or what this machine was calibrated as."""
+    if name is None:
+        raise ConfigError(
+            "no hardware to predict for: give --hardware, say 8xH100, or run magicdec calibrate"
+        )
+    return find_hardware(name)
+
+
+def _check_numbers(options: Options) -> None:
+    require(
+        0 <= options.reserve < 1,
+        f"--reserve is a share of memory in 0..1 (1 excluded), got {options.reserve:g}",
+    )
+    require(
+        0 < options.target_speedup <= 1000,
+        f"--target-speedup must be above 0 and at most 1000, got {options.target_speedup:g}",
+    )
+    require(
+        0 <= options.select_reads <= 100,
+        f"--select-reads must be in 0..100 entries per token, got {options.select_reads:g}",
+    )
+
+
+def _notes(setup: Setup, axes: Axes, options: Options) -> Sequence[str]:
+    notes = []
+    if setup.acceptance.source == "assumption":
+        notes.append(
+            f"α {ASSUMED_ALPHA:g} at every position is an assumption: give --alpha, a number or "
+            f"@run.json, for yours"
+        )
+    longest = max(axes.context)
+    read_fully = [setup.target]
+    if setup.drafting.model is not None and None in axes.budget:
+        read_fully.append(setup.drafting.model)
+    for model in read_fully:
+        if longest > model.max_position:
+            notes.append(
+                f"context {longest:,} is beyond the {model.max_position:,} tokens {model.name} "
+                f"was trained for"
+            )
+    if len(axes.budget) > 1:
+        notes.append(
+            "α is the same for every budget here, but acceptance grows with the budget: compare "
+            "budgets with the α measured for each"
+        )
+    usual = usual_dtype(setup.hardware)
+    if options.weight_dtype not in (None, usual):
+        notes.append(
+            f"{options.weight_dtype} weights take {setup.weight_bytes:g} bytes each, but the "
+            f"arithmetic rate stays that of {usual}"
+        )
+    if setup.drafting.weights == "int8" and "int8" not in setup.hardware.by_weights:
+        notes.append(f"int8 draft passes were not measured on {setup.hardware.device.name}")
+    return notes

@@ -1,0 +1,129 @@
+"""Writes a prediction: the page, Markdown, CSV, JSON lines or JSON, to stdout or a file."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+from magicdec.cli.console import TERMINAL, Symbols
+from magicdec.cli.predict_input import Question
+from magicdec.cli.tables import print_json, print_listing
+from magicdec.engine.errors import ConfigError, require
+from magicdec.profiles.costs.grid import Grid
+
+MOST_THRESHOLDS = 32  # budgets in the JSON document that have them
+
+
+def deliver(asked: Question, grid: Grid, format: str, output: Path | None, heatmap: bool) -> None:
+    """Writes all of it. Raises ConfigError for a file that cannot be written."""
+    with _stream(output) as stream:
+        if format == "table":
+            _page(asked, grid, stream, heatmap)
+            return
+        for note in asked.notes:
+            TERMINAL.note(f"note: {note}")
+        if format == "md":
+            _markdown(asked, grid, stream)
+        elif format == "json":
+            _document(asked, grid, stream)
+        else:
+            _flat(asked, grid, stream, format)
+
+
+def draw(asked: Question, grid: Grid, path: Path) -> None:
+    """Draws the map of one budget as SVG. Raises ConfigError as `deliver` does."""
+    from magicdec.cli.heatmap_svg import heat_svg
+    from magicdec.cli.predict_page import headline, map_title, provenance, speedup_map
+
+    require(
+        len(grid.axes.budget) == 1,
+        f"--svg draws one budget, not {len(grid.axes.budget)}; give --budget one value",
+    )
+    notes = [map_title(grid, 0), f"costs: {provenance(asked)}", *asked.notes]
+    with _stream(path) as stream:
+        stream.write(heat_svg(speedup_map(grid, 0), headline(asked, grid), notes))
+
+
+def _page(asked: Question, grid: Grid, stream: TextIO, heatmap: bool) -> None:
+    from magicdec.cli.console import make_console
+    from magicdec.cli.predict_page import print_page
+
+    console = TERMINAL.out if stream is sys.stdout else make_console(stream, TERMINAL.color)
+    print_page(console, asked, grid, heatmap)
+
+
+def _markdown(asked: Question, grid: Grid, stream: TextIO) -> None:
+    from magicdec.cli.predict_table import best_rows, columns, text_rows
+
+    shown = columns(asked.setup.target_speedup, several_budgets=True)
+    cells = text_rows(best_rows(grid), shown, Symbols())
+    print_listing([column.title for column in shown], cells, "md", stream)
+
+
+def _document(asked: Question, grid: Grid, stream: TextIO) -> None:
+    from magicdec.cli.heatmap import spread
+    from magicdec.profiles.costs.modes import modes, room
+    from magicdec.profiles.costs.outlook import outlooks
+    from magicdec.profiles.predictions import prediction_record
+
+    axes = asked.axes
+    shown = [axes.budget[index] for index in spread(len(axes.budget), MOST_THRESHOLDS)]
+    rooms = [
+        found
+        for budget in axes.budget
+        for found in room(asked.setup, axes, modes(asked.setup, budget, asked.standard))
+    ]
+    rooms = list(dict.fromkeys(rooms))  # plain and standard are the same for every budget
+    print_json(
+        prediction_record(
+            asked.setup,
+            grid,
+            rooms,
+            thresholds=outlooks(asked.setup, shown, axes.gamma),
+            notes=asked.notes,
+        ),
+        stream,
+    )
+
+
+def _flat(asked: Question, grid: Grid, stream: TextIO, format: str) -> None:
+    """One line per cell, with what tells the files of several predictions apart."""
+    from magicdec.profiles.predictions import cells
+
+    setup = asked.setup
+    drafter = setup.drafting.model
+    context: dict[str, Any] = {
+        "model": setup.target.name,
+        "hardware": setup.hardware.label,
+        "draft": drafter.name if drafter else "self",
+    }
+    rows = (context | cell for cell in cells(grid))
+    if format == "jsonl":
+        for row in rows:
+            stream.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
+        stream.flush()
+        return
+    first = next(rows)
+    writer = csv.DictWriter(stream, list(first), lineterminator="\n")
+    writer.writeheader()
+    for row in itertools.chain([first], rows):
+        writer.writerow({k: str(v).lower() if isinstance(v, bool) else v for k, v in row.items()})
+
+
+@contextmanager
+def _stream(path: Path | None) -> Iterator[TextIO]:
+    """stdout, or the file anew."""
+    if path is None:
+        yield sys.stdout
+        return
+    try:
+        with path.open("w", encoding="utf-8") as stream:
+            yield stream
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}") from error

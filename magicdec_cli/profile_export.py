@@ -1,0 +1,74 @@
+"""`magicdec profile export`: what the engine reads on stdout, what it is worth on stderr."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from typing import Literal
+
+from magicdec.cli.console import TERMINAL
+from magicdec.engine.errors import ConfigError
+from magicdec.profiles.export.notes import header_notes
+from magicdec.profiles.export.planning import Wanted, make_plan
+from magicdec.profiles.export.registry import export, format_named
+from magicdec.profiles.export.settings import EngineOptions, Export
+from magicdec.profiles.storage.flat import flat
+from magicdec.profiles.storage.reading import decode, read_bounded, read_profile
+
+TABLES = ("csv", "md")
+
+
+def run_export(
+    path: str, format: str, wanted: Wanted, options: EngineOptions, output: Path | None
+) -> None:
+    profile = read_profile(path)
+    for warning in profile.warnings:
+        TERMINAL.note(f"warning: {warning}")
+    if format in TABLES:
+        from magicdec.cli.tables import print_listing
+
+        rows = [flat(cell) for cell in profile.cells]
+        if not rows:
+            raise ConfigError("the profile has no cells yet")
+        out = io.StringIO()
+        kind: Literal["csv", "md"] = "csv" if format == "csv" else "md"
+        print_listing(list(rows[0]), [list(row.values()) for row in rows], kind, out)
+        made = Export(out.getvalue(), tuple(header_notes(profile.header)))
+    else:
+        made = export(make_plan(profile, wanted), format, options)
+    if output is None:
+        print(made.text, end="")
+        for note in made.notes:
+            TERMINAL.note(note)
+        return
+    beside = output.with_name(output.name + ".notes.md")
+    _write(output, made.text)
+    lines = [
+        f"# {output.name}, exported for {format}",
+        "",
+        *(f"- {_escaped(note)}" for note in made.notes),
+    ]
+    _write(beside, "\n".join(lines) + "\n")
+    TERMINAL.note(f"wrote {output} and {beside}")
+
+
+def run_check(path: str, format: str) -> None:
+    """Raises ConfigError that says what the engine would refuse."""
+    if format in TABLES:
+        raise ConfigError(f"--check knows engine formats, not {format}")
+    format_named(format).check(decode(read_bounded(path, 2**20), path))
+    TERMINAL.note(f"{path}: valid for {format}")
+
+
+def _escaped(note: str) -> str:
+    """Names come from the profile: they must not become markup."""
+    return re.sub(r"([<>\[\]`])", r"\\\1", note)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"cannot write {str(path)!r}: {reason}") from error

@@ -1,0 +1,221 @@
+"""The parts of `profile show`: tables, bars and curves, each from the whole profile."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from magicdec.cli.bars import bar, rate
+from magicdec.cli.console import Symbols
+from magicdec.cli.heatmap import color, ink
+from magicdec.cli.number_lines import PHASE_STYLES, ratio_text
+from magicdec.cli.plots import curves
+from magicdec.profiles.export.acceptance import pool
+from magicdec.profiles.storage.flat import lossless_word
+from magicdec.profiles.storage.schema import Cell, Drafter, Profile
+
+MOST_CELLS = 60
+MOST_LINES = 12
+
+
+def cell_table(profile: Profile, look: Symbols) -> Table:
+    """A line per cell, what failed included; `speedup` is the median of the repeats."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+    table.add_column("B", justify="right")
+    table.add_column("context", justify="right")
+    table.add_column("drafter", overflow="fold")
+    for name in (look.gamma, "tokens/s", "speedup", "accept", "length"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("lossless", overflow="fold")
+    cells = sorted(profile.cells, key=lambda cell: cell.key)
+    for cell in cells[:MOST_CELLS]:
+        table.add_row(
+            str(cell.key.batch),
+            f"{cell.key.context:,}",
+            Text(f"{cell.key.selector} {cell.key.budget}"),
+            str(cell.key.gamma),
+            "-" if cell.tokens_per_s is None else f"{cell.tokens_per_s:,.1f}",
+            Text("-") if cell.speedup is None else ratio_text(cell.speedup, look),
+            rate(cell.acceptance_rate),
+            "-" if cell.mean_acceptance_length is None else f"{cell.mean_acceptance_length:.2f}",
+            _verdict(cell, look),
+        )
+    return table
+
+
+def below_cells(profile: Profile, look: Symbols) -> list[Text] | None:
+    """What the table has no room for: errors, and how many cells it leaves out."""
+    lines = [
+        Text(f"{look.cross} {_label(cell, look)}: {cell.error or 'failed'}", "red")
+        for cell in sorted(profile.cells, key=lambda cell: cell.key)
+        if cell.status == "failed"
+    ][:MOST_LINES]
+    if len(profile.cells) > MOST_CELLS:
+        more = len(profile.cells) - MOST_CELLS
+        lines.append(Text(f"and {more:,} more cells; --format csv has all", "dim"))
+    return lines
+
+
+def _verdict(cell: Cell, look: Symbols) -> Text:
+    if cell.status == "failed":
+        return Text(f"{look.cross} not run", "red")
+    word = lossless_word(cell)
+    mark, style = {
+        "identical": (look.check, "green"), "ties": (look.tie, "yellow"),
+        "failed": (look.cross, "bold red"), "unchecked": ("-", "dim"),
+    }[word]  # fmt: skip
+    return Text(f"{mark} {word}", style)
+
+
+def _label(cell: Cell, look: Symbols) -> str:
+    return cell.key.label.replace("γ", look.gamma)
+
+
+def best_table(profile: Profile, width: int, look: Symbols) -> list[Text] | None:
+    """A heat map: the best measured speedup by batch × context, with the γ that gave it."""
+    best = _best(profile)
+    contexts = sorted({context for _, context in best})
+    batches = sorted({batch for batch, _ in best})
+    if len(best) < 2:
+        return None
+    shown = {place: _speedup_cell(cell, look) for place, cell in best.items()}
+    column = 2 + max(9, *(text.cell_len for text in shown.values()))
+    room = max((width - 8) // column, 1)
+    lines = [Text("best measured speedup, batch by context", "bold")]
+    heading = Text(f"{'B':>6}  ", "dim")
+    for context in contexts[:room]:
+        heading.append(f"{context:>{column},}", "dim")
+    lines.append(heading)
+    for batch in batches:
+        line = Text(f"{batch:>6}  ")
+        for context in contexts[:room]:
+            value = shown.get((batch, context), Text("-"))
+            line.append(" " * (column - value.cell_len)).append_text(value)
+        lines.append(line)
+    if len(contexts) > room:
+        lines.append(Text(f"and {len(contexts) - room} more contexts", "dim"))
+    return lines
+
+
+def _best(profile: Profile) -> dict[tuple[int, int], Cell]:
+    """The cell of the highest speedup at each batch and context."""
+    best: dict[tuple[int, int], Cell] = {}
+    for cell in sorted(profile.finished, key=lambda cell: cell.speedup or 0.0):
+        if cell.speedup:
+            best[cell.key.batch, cell.key.context] = cell
+    return best
+
+
+def _speedup_cell(cell: Cell, look: Symbols) -> Text:
+    """On the colour that predictions have for this speedup; the mark says it without colour."""
+    assert cell.speedup is not None
+    background = color(cell.speedup)
+    red, green, blue = background
+    text = f" {ratio_text(cell.speedup, look).plain} {look.gamma}{cell.key.gamma} "
+    return Text(text, f"{ink(background)} on rgb({red},{green},{blue})")
+
+
+def acceptance_curve(profile: Profile, width: int, look: Symbols) -> list[Text] | None:
+    """Acceptance of the first draft position by budget: it does not depend on γ."""
+    by_drafter: dict[Drafter, list[Cell]] = defaultdict(list)
+    for cell in profile.finished:
+        if cell.drafted:
+            by_drafter[cell.key.drafter].append(cell)
+    series: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for drafter in sorted(by_drafter):
+        label = drafter.label.replace(f" {drafter.budget}", "", 1)
+        series[label].append((drafter.budget, pool(by_drafter[drafter]).rates[0]))
+    if all(len(points) < 2 for points in series.values()):
+        return None
+    title = "acceptance of draft position 1 against budget, pooled over the cells"
+    return curves(series, title=title, width=width, look=look, low=0.0, high=1.0)
+
+
+def position_bars(profile: Profile, width: int, look: Symbols) -> list[Text] | None:
+    """Acceptance by position of every drafter, unconditional, pooled over batch, context and γ."""
+    by_drafter: dict[Drafter, list[Cell]] = defaultdict(list)
+    for cell in profile.finished:
+        if cell.drafted:
+            by_drafter[cell.key.drafter].append(cell)
+    if not by_drafter:
+        return None
+    lines = [Text("acceptance by position, pooled over batch, context and draft length", "bold")]
+    for drafter in sorted(by_drafter)[:MOST_LINES]:
+        pooled = pool(by_drafter[drafter])
+        lines.append(Text(f"{drafter.label}  ({pooled.drafted[0]:,} steps)", "dim"))
+        for place, value in enumerate(pooled.rates, start=1):
+            cells = bar(value, min(width - 10, 50), "cyan", look)
+            lines.append(Text.assemble((f"{place:<4} ", "dim"), f"{rate(value):>4} ", cells))
+    if len(by_drafter) > MOST_LINES:
+        lines.append(Text(f"and {len(by_drafter) - MOST_LINES} more drafters", "dim"))
+    return lines
+
+
+def phase_bars(profile: Profile, width: int, look: Symbols) -> list[Text] | None:
+    """Where the time after prefill went in the fastest cells; letters tell phases apart."""
+    best = _best(profile)
+    cells = [best[place] for place in sorted(best) if _seconds(best[place])]
+    if not cells:
+        return None
+    names = tuple(PHASE_STYLES)
+    legend = Text("phases of the fastest cells: ", "bold")
+    for name in names:
+        legend.append(f"{name[0]} ", PHASE_STYLES[name]).append(f"{name}  ", "dim")
+    room = max(width - 46, 10)
+    lines = [legend]
+    for cell in cells[:MOST_LINES]:
+        total = _seconds(cell)
+        shares = [_phase(cell, name) / total for name in names]
+        label = f"B {cell.key.batch}, {cell.key.context:,}, {look.gamma} {cell.key.gamma}"
+        line = Text(f"{label:<22} ", no_wrap=True)
+        for name, letters in zip(names, _letters(names, shares, room), strict=True):
+            line.append(letters, f"{PHASE_STYLES[name]} reverse")
+        draft, verify = (shares[names.index(name)] for name in ("draft", "verify"))
+        line.append(f" draft {draft:>3.0%} verify {verify:>3.0%}", "dim")
+        lines.append(line)
+    if len(cells) > MOST_LINES:
+        lines.append(Text(f"and {len(cells) - MOST_LINES} more cells", "dim"))
+    return lines
+
+
+def _letters(names: Sequence[str], shares: Sequence[float], room: int) -> list[str]:
+    """Each phase's initial as often as its share of `room`; the rounding never adds up."""
+    edges = [round(sum(shares[:i]) * room) for i in range(len(names) + 1)]
+    return [name[0] * (edges[i + 1] - edges[i]) for i, name in enumerate(names)]
+
+
+def _phase(cell: Cell, name: str) -> float:
+    return float(sum(getattr(repeat.speculative.phases, name) for repeat in cell.repeats))
+
+
+def _seconds(cell: Cell) -> float:
+    return sum(repeat.speculative.phases.decode for repeat in cell.repeats)
+
+
+def forecast_panel(profile: Profile, width: int, look: Symbols) -> list[Text] | None:
+    """Predicted against measured speedup, and how far off on average."""
+    pairs = [
+        (cell.predicted.speedup, cell.speedup)
+        for cell in profile.finished
+        if cell.predicted and cell.predicted.speedup and cell.speedup
+    ]
+    if not pairs:
+        return None
+    errors = [predicted / measured - 1 for predicted, measured in pairs]
+    size, bias = statistics.mean(map(abs, errors)), statistics.mean(errors)
+    said = Text.assemble(
+        ("predicted against measured speedup  ", "bold"),
+        f"mean error {size:.0%}, bias {bias:+.0%}, {len(pairs)} cells",
+    )
+    if len(pairs) < 3:
+        return [said]
+    low, high = min(map(min, pairs)) * 0.9, max(map(max, pairs)) * 1.1
+    series = {"a cell: predicted across, measured up; dotted where they agree": pairs}
+    drawn = curves(
+        series, title="", width=min(width, 60), look=look, low=low, high=high, diagonal=True
+    )
+    return [said, *drawn[1:]]

@@ -1,0 +1,99 @@
+"""`magicdec profile show`."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+from magicdec.cli.bars import counted
+from magicdec.cli.console import TERMINAL, symbols
+from magicdec.cli.profile_panels import (
+    acceptance_curve,
+    below_cells,
+    best_table,
+    cell_table,
+    forecast_panel,
+    phase_bars,
+    position_bars,
+)
+from magicdec.cli.tables import Cell as TableCell
+from magicdec.cli.tables import Format, print_json, print_listing
+from magicdec.engine.errors import ConfigError
+from magicdec.profiles.export.notes import header_notes
+from magicdec.profiles.storage.encoding import cell_to_json, header_to_json
+from magicdec.profiles.storage.flat import flat
+from magicdec.profiles.storage.reading import read_profile
+from magicdec.profiles.storage.schema import CellKey, Profile
+
+SVG_WIDTH = 100
+
+
+def run_show(path: str, format: Format, svg: Path | None) -> None:
+    profile = read_profile(path)
+    for warning in profile.warnings:
+        TERMINAL.note(f"warning: {warning}")
+    if svg is not None:
+        _save(profile, svg)
+    if format == "json":
+        document = header_to_json(profile.header)
+        print_json(document | {"cells": [cell_to_json(cell) for cell in profile.cells]})
+    elif format == "table":
+        print_profile(TERMINAL.out, profile)
+    elif profile.cells:
+        rows = [flat(cell) for cell in profile.cells]
+        listed: list[list[TableCell]] = [list(row.values()) for row in rows]
+        print_listing(list(rows[0]), listed, format)
+
+
+def print_profile(console: Console, profile: Profile) -> None:
+    for part in _parts(console, profile):
+        console.print(part)
+        console.print()
+
+
+def _parts(console: Console, profile: Profile) -> Iterator[RenderableType]:
+    look, width = symbols(console), min(console.width, SVG_WIDTH)
+    done, failed = len(profile.finished), len(profile.cells) - len(profile.finished)
+    total = counted(done, "cell") + (f", {failed:,} failed" if failed else "")
+    drafts = sorted({_drafts(cell.key) for cell in profile.cells})
+    lines = [*header_notes(profile.header), *(f"drafts: {text}" for text in drafts)]
+    yield Group(*map(Text, lines), Text(total, "bold"))
+    if not profile.cells:
+        return
+    yield cell_table(profile, look)
+    panels: Iterable[list[Text] | None] = (
+        below_cells(profile, look),
+        best_table(profile, width, look),
+        acceptance_curve(profile, width, look),
+        position_bars(profile, width, look),
+        phase_bars(profile, width, look),
+        forecast_panel(profile, width, look),
+    )
+    for panel in panels:
+        if panel:
+            yield Group(*panel)
+
+
+def _drafts(key: CellKey) -> str:
+    """What the cells' table has no column for."""
+    options = "".join(f", {name}={value}" for name, value in key.selector_options)
+    drawn = f"temperature {key.temperature:g}" if key.temperature else "greedy"
+    return f"{drawn}, {key.draft_weights} weights{options}"
+
+
+def _save(profile: Profile, path: Path) -> None:
+    console = Console(
+        width=SVG_WIDTH, record=True, file=io.StringIO(), force_terminal=True,
+        color_system="truecolor", highlight=False,
+    )  # fmt: skip
+    print_profile(console, profile)
+    try:
+        console.save_svg(str(path), title="magicdec profile show")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"cannot write {str(path)!r}: {reason}") from error
+    TERMINAL.note(f"wrote {path}")

@@ -1,0 +1,171 @@
+"""A whole grid of predictions at once: batch × context × budget × γ as arrays."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from magicdec.engine.errors import require
+from magicdec.profiles.costs.acceptance import Acceptance
+from magicdec.profiles.costs.advice import best_gamma, break_even_length, required_alpha
+from magicdec.profiles.costs.capacity import RESERVE, Memory, memory, usable_bytes
+from magicdec.profiles.costs.hardware import Hardware
+from magicdec.profiles.costs.passes import BOUNDS, Floats
+from magicdec.profiles.costs.shapes import ModelShape
+from magicdec.profiles.costs.speculation import Drafting, StepCosts, step_costs
+
+MOST_CELLS = 1_000_000
+SELECTION = "selection"  # bounds a draft step that searches longer than it drafts
+ALL_BOUNDS = (*BOUNDS, SELECTION)
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """The values of each axis; a budget of None is a draft cache as full as the target's."""
+
+    batch: tuple[int, ...]
+    context: tuple[int, ...]
+    budget: tuple[int | None, ...]
+    gamma: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        return len(self.batch), len(self.context), len(self.budget), len(self.gamma)
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What is priced, and on what. The budget of `drafting` gives way to the grid's axis."""
+
+    target: ModelShape
+    hardware: Hardware
+    acceptance: Acceptance
+    drafting: Drafting = field(default_factory=Drafting)
+    weight_bytes: float = 2
+    kv_bytes: float = 2
+    reserve: float = RESERVE  # share of memory that is kept free
+    target_speedup: float = 1.0
+
+    def with_budget(self, budget: int | None) -> Drafting:
+        return dataclasses.replace(self.drafting, budget=budget)
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """One array per number, all of the axes' shape [batch, context, budget, γ].
+
+    Seconds and bytes. `draft` is one draft step with its selection, `accept` what a speculative
+    step costs besides its passes, `step` γ drafts, a verify pass and that; bounds are indices into
+    ALL_BOUNDS; `required_alpha` (for the setup's target speedup) is nan where no acceptance
+    suffices.
+    """
+
+    axes: Axes
+    omega: Floats
+    plain: Floats
+    draft: Floats
+    select: Floats
+    verify: Floats
+    accept: Floats
+    step: Floats
+    tpot: Floats
+    tokens_per_s: Floats
+    speedup: Floats
+    plain_bound: NDArray[np.int64]
+    draft_bound: NDArray[np.int64]
+    verify_bound: NDArray[np.int64]
+    break_even_length: Floats
+    required_alpha: Floats
+    weights_bytes: Floats  # the draft's included
+    full_kv_bytes: Floats
+    draft_kv_bytes: Floats
+    fits: NDArray[np.bool_]
+    largest_batch: Floats
+
+    @property
+    def memory_bytes(self) -> Floats:
+        return self.weights_bytes + self.full_kv_bytes + self.draft_kv_bytes
+
+    @property
+    def plain_tokens_per_s(self) -> Floats:
+        return np.asarray(self.axes.batch, np.float64).reshape(-1, 1, 1, 1) / self.plain
+
+    @property
+    def best(self) -> NDArray[np.int64]:
+        """[batch, context, budget]: index of the fastest γ."""
+        return best_gamma(self.speedup)
+
+    def at_best(self, values: NDArray[Any]) -> NDArray[Any]:
+        """[batch, context, budget] of `values` at the fastest γ of each."""
+        return np.take_along_axis(values, self.best[..., None], axis=-1)[..., 0]
+
+
+def price(setup: Setup, axes: Axes) -> Grid:
+    """Every cell of the axes' product. Raises ConfigError beyond MOST_CELLS cells."""
+    cells = int(np.prod([float(size) for size in axes.shape]))
+    require(
+        cells <= MOST_CELLS,
+        f"{' × '.join(map(str, axes.shape))} values of batch, context, budget and γ are "
+        f"{cells:,} cells; {MOST_CELLS:,} is the most, sweep in wider steps",
+    )
+    omega = setup.acceptance.tokens_per_step(axes.gamma)
+    parts = [_with_budget(setup, axes, budget, omega) for budget in axes.budget]
+    # Stacked on the budget's axis; every number was priced per budget.
+    stacked = {
+        name: np.stack([part[name] for part in parts], axis=2) for name in parts[0]
+    }  # fmt: skip
+    return Grid(axes=axes, **stacked)
+
+
+def _with_budget(
+    setup: Setup, axes: Axes, budget: int | None, omega: Floats
+) -> dict[str, NDArray[Any]]:
+    """The fields of Grid for one budget, each [batch, context, γ]."""
+    rows, context, gamma = np.meshgrid(axes.batch, axes.context, axes.gamma, indexing="ij")
+    drafting = setup.with_budget(budget)
+    sizes = {"weight_bytes": setup.weight_bytes, "kv_bytes": setup.kv_bytes}
+    costs = step_costs(
+        setup.target, setup.hardware, drafting, rows=rows, context=context, gamma=gamma, **sizes
+    )
+    kept = memory(setup.target, setup.hardware, drafting, context=context, gamma=gamma, **sizes)
+    tokens = np.broadcast_to(omega, rows.shape)
+    step = costs.step(gamma)
+    needed = setup.target_speedup * step / costs.plain.total
+    return {
+        "omega": tokens,
+        "plain": costs.plain.total,
+        "draft": costs.draft.total + costs.select,
+        "select": costs.select,
+        "verify": costs.verify.total,
+        "accept": np.full(rows.shape, costs.accept),
+        "step": step,
+        "tpot": step / tokens,
+        "tokens_per_s": rows * tokens / step,
+        "speedup": costs.speedup(gamma, tokens),
+        "plain_bound": costs.plain.bound,
+        "draft_bound": _draft_bound(costs),
+        "verify_bound": costs.verify.bound,
+        "break_even_length": break_even_length(costs, gamma),
+        "required_alpha": required_alpha(needed, gamma),
+        **_memory(kept, rows, usable_bytes(setup.hardware, setup.reserve)),
+    }
+
+
+def _draft_bound(costs: StepCosts) -> NDArray[np.int64]:
+    return np.where(
+        costs.select > costs.draft.total, ALL_BOUNDS.index(SELECTION), costs.draft.bound
+    )
+
+
+def _memory(kept: Memory, rows: NDArray[np.int64], usable: float) -> dict[str, NDArray[Any]]:
+    return {
+        "weights_bytes": np.full(rows.shape, kept.weights + kept.draft_weights),
+        "full_kv_bytes": rows * kept.full_kv_row,
+        "draft_kv_bytes": rows * kept.draft_kv_row,
+        "fits": kept.total(rows) <= usable,
+        "largest_batch": kept.largest_batch(usable),
+    }

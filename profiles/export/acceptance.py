@@ -1,0 +1,53 @@
+"""Acceptance by draft position, pooled from counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from magicdec.profiles.storage.schema import Cell
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """[i]: row-steps that drafted position i + 1, and that accepted it (and so all before it)."""
+
+    drafted: tuple[int, ...]
+    accepted: tuple[int, ...]
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """Unconditional rates, non-increasing.
+
+        Rows near their end draft fewer positions, so that the plain ratios can rise from one
+        position to the next by chance. Neighbours that do are pooled until none does: the
+        likeliest non-increasing rates (pool adjacent violators, Ayer et al. 1955).
+        """
+        blocks: list[tuple[int, int, int]] = []  # drafted, accepted, positions
+        for drafted, accepted in zip(self.drafted, self.accepted, strict=True):
+            block = (drafted, accepted, 1)
+            while blocks and blocks[-1][1] * block[0] < block[1] * blocks[-1][0]:
+                before = blocks.pop()
+                block = (before[0] + block[0], before[1] + block[1], before[2] + block[2])
+            blocks.append(block)
+        return tuple(a / d for d, a, positions in blocks for _ in range(positions))
+
+    def length(self, gamma: int) -> float:
+        """Ω: mean tokens of a step that drafts `gamma`, 1 + Σ of the rates (Ω of theory)."""
+        assert gamma <= len(self.drafted), "acceptance beyond what was drafted is not known"
+        return 1 + sum(self.rates[:gamma])
+
+
+def pool(cells: Iterable[Cell]) -> Acceptance:
+    """Sums the counts of all cells, whatever their γ: position i is drafted alike for any γ ≥ i."""
+    drafted: list[int] = []
+    accepted: list[int] = []
+    for cell in cells:
+        known = [d for d in cell.drafted_per_position if d]
+        missing = len(known) - len(drafted)
+        drafted += [0] * missing
+        accepted += [0] * missing
+        for i, (d, a) in enumerate(zip(known, cell.accepted_per_position, strict=False)):
+            drafted[i] += d
+            accepted[i] += a
+    return Acceptance(tuple(drafted), tuple(accepted))

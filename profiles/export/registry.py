@@ -1,0 +1,36 @@
+"""The formats by name, each loaded when it is used."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Protocol, cast
+
+from magicdec.profiles.export.notes import plan_notes
+from magicdec.profiles.export.plan import Plan
+from magicdec.profiles.export.settings import EngineOptions, Export
+
+FORMATS = ("vllm", "vllm-experimental", "vllm-sparse", "sglang", "tensorrt-llm", "llama.cpp",
+           "aiconfigurator")  # fmt: skip
+
+
+class Format(Protocol):
+    """A module of this package."""
+
+    def render(self, plan: Plan, options: EngineOptions) -> Export: ...
+
+    def check(self, text: str) -> None:
+        """Raises ConfigError for a text that the engine would refuse."""
+
+
+def format_named(name: str) -> Format:
+    assert name in FORMATS
+    module = name.replace("-", "_").replace(".", "_")
+    return cast(Format, importlib.import_module(f"magicdec.profiles.export.{module}"))
+
+
+def export(plan: Plan, name: str, options: EngineOptions) -> Export:
+    """Renders, checks what was rendered, and adds what the numbers are worth."""
+    format = format_named(name)
+    made = format.render(plan, options)
+    format.check(made.text)
+    return Export(made.text, (*plan_notes(plan), *made.notes))

@@ -1,0 +1,37 @@
+"""What a format renders from and to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from magicdec.engine.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """What the profile cannot know of the engine it is exported to."""
+
+    draft_model: str | None = None
+    replay: bool = False  # the acceptance, too, for timing runs: their text is worthless
+    lower_keys: bool = False  # TensorRT-LLM: schedule keys are lower bounds
+
+    def drafter(self, format: str) -> str:
+        """The draft model, for a format that needs one. Raises ConfigError when there is none."""
+        if not self.draft_model:
+            raise ConfigError(
+                f"{format} drafts with a model of its own; name it with --draft-model MODEL"
+            )
+        return self.draft_model
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """`text` is what the engine reads, and nothing else; `notes` are for people."""
+
+    text: str
+    notes: tuple[str, ...] = ()
+
+
+def wrong(what: str, why: str) -> ConfigError:
+    """An exported text that its engine would refuse."""
+    return ConfigError(f"not valid for {what}: {why}")

@@ -1,0 +1,74 @@
+"""SGLang's `--speculative-adaptive-config` file: draft lengths to try, by batch size."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+from magicdec.profiles.export.plan import Plan, spans
+from magicdec.profiles.export.settings import EngineOptions, Export, wrong
+from magicdec.profiles.export.vllm import REPLAY, is_count
+from magicdec.profiles.storage.fields import shown
+from magicdec.profiles.storage.reading import parse_json
+
+NAME = "SGLang"
+NEAR = 1.03  # times the best time per token: as good, by what a short run can tell
+
+
+def render(plan: Plan, options: EngineOptions) -> Export:
+    """Keys are lower bounds of the batch size; the engine picks among a key's steps by itself."""
+    plan.speculates()
+    config: dict[str, dict[str, list[int]]] = {}
+    before: list[int] = []
+    for batch, (first, _) in zip(plan.batches, spans(plan.batches), strict=True):
+        steps = _candidates(plan, batch)
+        if steps != before:
+            config[str(first)] = {"candidate_steps": steps}
+        before = steps
+    start = max(plan.best(plan.batches[0]), 1)
+    if not any(start in entry["candidate_steps"] for entry in config.values()):
+        start = max(step for entry in config.values() for step in entry["candidate_steps"])
+    flags = []
+    if options.draft_model:
+        flags += ["--speculative-draft-model-path", options.draft_model]
+    flags += ["--speculative-num-steps", str(start), "--speculative-eagle-topk", "1",
+              "--speculative-num-draft-tokens", str(start + 1), "--speculative-adaptive",
+              "--speculative-adaptive-config", "FILE"]  # fmt: skip
+    notes = [
+        f"for SGLang: {shlex.join(flags)}",
+        "SGLang adapts steps for EAGLE drafters with topk 1",
+        f"candidates are the γ within {NEAR - 1:.0%} of the best; keys are lower bounds, batches "
+        f"above {plan.batches[-1]} were not measured",
+    ]
+    if options.replay:
+        length = plan.acceptance.length(min(start, len(plan.acceptance.drafted)))
+        notes += [f"replay: SGLANG_SIMULATE_ACC_LEN={length:.4g} at {start} steps", REPLAY]
+    return Export(json.dumps(config) + "\n", tuple(notes))
+
+
+def _candidates(plan: Plan, batch: int) -> list[int]:
+    if plan.fixed is not None:
+        return [plan.fixed]
+    costs = plan.costs(batch)
+    return sorted(gamma for gamma in costs if costs[gamma] <= NEAR * min(costs.values()))
+
+
+def check(text: str) -> None:
+    """Raises ConfigError."""
+    config = parse_json(text, "the configuration")
+    if not isinstance(config, dict) or not config:
+        raise wrong(NAME, "the file must be an object with an entry per batch size")
+    for key, entry in config.items():
+        if not (key.isascii() and key.isdigit() and str(int(key)) == key and key != "0"):
+            raise wrong(NAME, f"a key must be a batch size, got {shown(key)}")
+        if not isinstance(entry, dict) or set(entry) != {"candidate_steps"}:
+            raise wrong(NAME, f"batch {key} must have candidate_steps and nothing else")
+        steps = entry["candidate_steps"]
+        if not isinstance(steps, list) or not steps or not all(map(is_count, steps)):
+            raise wrong(NAME, f"candidate_steps of batch {key} must be a list of integers")
+        if steps != sorted(set(steps)):
+            raise wrong(NAME, f"candidate_steps of batch {key} must ascend without repetition")
+    if "1" not in config:
+        raise wrong(NAME, "keys are lower bounds, so one must be 1")
+    if all(entry["candidate_steps"] == [0] for entry in config.values()):
+        raise wrong(NAME, "no entry speculates")

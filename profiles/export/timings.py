@@ -1,0 +1,101 @@
+"""Step times of the engine a profile is exported to, as its user measured them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from magicdec.engine.config import MAX_GAMMA
+from magicdec.engine.errors import ConfigError
+from magicdec.profiles.storage.fields import Fields, clean, last_part
+from magicdec.profiles.storage.reading import decode, parse_json, read_bounded
+
+MAX_BYTES = 4 * 2**20
+COLUMNS = ("batch", "context", "gamma", "plain_ms", "draft_ms", "verify_ms")
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds at one batch, context (None: any) and γ: T_T, T_D of one draft step, T_V."""
+
+    batch: int
+    context: int | None
+    gamma: int
+    plain: float
+    draft: float
+    verify: float
+
+
+def read_timings(path: str | Path) -> tuple[Timing, ...]:
+    """Reads COLUMNS from a CSV file, a JSON list of objects, or TOML's [[timings]].
+
+    `context` may be left out. Raises ConfigError.
+    """
+    name = clean(last_part(str(path)))
+    text = decode(read_bounded(path, MAX_BYTES), name)
+    kind = Path(path).suffix.lower()
+    value: Any
+    if kind == ".toml":
+        value = _toml(text, name)
+    elif kind == ".json":
+        value = parse_json(text, name)
+    elif kind == ".csv":
+        value = _csv(text, name)
+    else:
+        raise ConfigError(f"{name} ends in neither .csv, .json nor .toml; rename it")
+    if isinstance(value, list):
+        value = {"timings": value}
+    found = tuple(_timing(part) for part in Fields(value, name).objects("timings"))
+    if not found:
+        raise ConfigError(f"{name} has no timings; give rows of {', '.join(COLUMNS)}")
+    places = [(timing.batch, timing.context, timing.gamma) for timing in found]
+    if len(set(places)) < len(places):
+        raise ConfigError(f"{name} gives two timings for the same batch, context and gamma")
+    return found
+
+
+def _timing(fields: Fields) -> Timing:
+    plain, draft, verify = (
+        fields.number(name, low=1e-6, high=1e9) / 1e3
+        for name in ("plain_ms", "draft_ms", "verify_ms")
+    )
+    return Timing(
+        fields.integer("batch", 1, 100_000),
+        fields.maybe("context", lambda name: fields.integer(name, 1, 100_000_000)),
+        fields.integer("gamma", 1, MAX_GAMMA),
+        plain,
+        draft,
+        verify,
+    )
+
+
+def _toml(text: str, name: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
+        raise ConfigError(f"{name} is damaged: {clean(str(error))}") from None
+
+
+def _csv(text: str, name: str) -> list[dict[str, object]]:
+    try:
+        table = list(csv.DictReader(io.StringIO(text), strict=True))
+    except csv.Error as error:
+        raise ConfigError(f"{name} is damaged: {clean(str(error))}") from None
+    return [{k: _number(v) for k, v in row.items() if k in COLUMNS} for row in table]
+
+
+def _number(text: str | None) -> int | float | str | None:
+    """Numbers of a table cell; what is none stays text, for the message."""
+    text = (text or "").strip()
+    if not text:
+        return None
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,118 @@
+"""vLLM 0.32's `--speculative-config`: a draft model with γ by batch size."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, TypeGuard
+
+from magicdec.profiles.export.plan import Plan
+from magicdec.profiles.export.settings import EngineOptions, Export, wrong
+from magicdec.profiles.storage.fields import shown
+from magicdec.profiles.storage.reading import parse_json
+
+NAME = "vLLM"
+SCHEDULE = "num_speculative_tokens_per_batch_size"
+KNOWN = {"method", "model", "num_speculative_tokens", SCHEDULE, "rejection_sample_method",
+         "synthetic_acceptance_rates"}  # fmt: skip
+
+
+def render(plan: Plan, options: EngineOptions) -> Export:
+    plan.speculates()
+    parts = plan.schedule()
+    most = max(part.gamma for part in parts)
+    config: dict[str, Any] = {
+        "method": "draft_model",
+        "model": options.drafter("vllm"),
+        "num_speculative_tokens": most,
+    }
+    notes = ["for vLLM 0.32: vllm serve MODEL --speculative-config \"$(cat FILE)\""]  # fmt: skip
+    if plan.fixed is None:
+        config[SCHEDULE] = [[part.first, part.last, part.gamma] for part in parts]
+        notes.append(
+            f"batches above {parts[-1].last} were not measured; vLLM keeps γ {parts[-1].gamma} "
+            "there"
+        )
+    if options.replay:
+        config |= replayed(plan, most)
+        notes.append(REPLAY)
+    return Export(json.dumps(config) + "\n", tuple(notes))
+
+
+REPLAY = "replays the measured acceptance: for timing only, the generated text is worthless"
+
+
+def replayed(plan: Plan, gamma: int) -> dict[str, Any]:
+    rates = [round(rate, 6) for rate in plan.acceptance.rates[:gamma]]
+    return {"rejection_sample_method": "synthetic", "synthetic_acceptance_rates": rates}
+
+
+def check(text: str) -> None:
+    """Raises ConfigError for what vLLM refuses."""
+    config = read(text, KNOWN, "draft_model")
+    if not isinstance(config.get("model"), str) or not config["model"]:
+        raise wrong(NAME, "model must name a draft model")
+    if SCHEDULE in config:
+        check_ranges(config[SCHEDULE], config["num_speculative_tokens"])
+
+
+def read(text: str, known: set[str], method: str) -> dict[str, Any]:
+    """The members that every variant has. Raises ConfigError."""
+    config = parse_json(text, "the configuration")
+    if not isinstance(config, dict):
+        raise wrong(NAME, "the configuration must be a JSON object")
+    if unknown := sorted(set(config) - known):
+        raise wrong(NAME, f"unknown member {shown(unknown[0])}")
+    if config.get("method") != method:
+        raise wrong(NAME, f"method must be {method!r}")
+    most = config.get("num_speculative_tokens")
+    if not is_count(most) or most < 1:
+        raise wrong(NAME, "num_speculative_tokens must be an integer of at least 1")
+    check_replay(config, most)
+    return config
+
+
+def check_replay(config: dict[str, Any], most: int) -> None:
+    rates = config.get("synthetic_acceptance_rates")
+    synthetic = config.get("rejection_sample_method") == "synthetic"
+    if (rates is not None) != synthetic:
+        raise wrong(
+            NAME, "rejection_sample_method 'synthetic' and synthetic_acceptance_rates go together"
+        )
+    if rates is None:
+        return
+    if not isinstance(rates, list) or len(rates) != most:
+        raise wrong(NAME, f"synthetic_acceptance_rates must have {most} entries, one per position")
+    check_rates(rates, NAME)
+
+
+def check_rates(rates: Sequence[Any], engine: str) -> None:
+    for rate in rates:
+        if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate <= 1:
+            raise wrong(engine, f"acceptance rates lie in 0..1, got {shown(rate)}")
+    if list(rates) != sorted(rates, reverse=True):
+        raise wrong(engine, "acceptance rates must not rise from one position to the next")
+
+
+def check_ranges(entries: Any, most: int) -> None:
+    """[first, last, K]: lists, from 1 on, ascending without overlap, K ≤ num_speculative_tokens."""
+    if not isinstance(entries, list) or not entries:
+        raise wrong(NAME, f"{SCHEDULE} must be a list of [first, last, K]")
+    end = 0
+    for entry in entries:
+        if not isinstance(entry, list) or len(entry) != 3 or not all(map(is_count, entry)):
+            raise wrong(NAME, f"an entry must be [first, last, K], got {shown(entry)}")
+        first, last, gamma = entry
+        if end == 0 and first != 1:
+            raise wrong(NAME, f"the first range must start at batch 1, got {first}")
+        if first <= end:
+            raise wrong(NAME, f"range {entry} overlaps the one before, which ends at {end}")
+        if last < first:
+            raise wrong(NAME, f"range {entry} ends before it starts")
+        if gamma > most:
+            raise wrong(NAME, f"K {gamma} exceeds num_speculative_tokens {most}")
+        end = last
+
+
+def is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

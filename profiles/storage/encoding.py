@@ -1,0 +1,96 @@
+"""A profile's lines as JSON-ready data."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from magicdec.engine.events import PHASES
+from magicdec.profiles.storage.schema import (
+    SCHEMA,
+    Cell,
+    CellKey,
+    Header,
+    Predicted,
+    Repeat,
+    Sample,
+    Verdict,
+)
+
+
+def header_to_json(header: Header) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "created": header.created,
+        "tool": header.tool,
+        "environment": dict(header.environment),
+        "model": header.model,
+        "dtype": header.dtype,
+        "kv_dtype": header.kv_dtype,
+        "workload": {
+            "documents": [asdict(source) for source in header.documents],
+            "max_new_tokens": header.max_new_tokens,
+        },
+        "grid": {name: list(values) for name, values in asdict(header.grid).items()},
+    }
+
+
+def cell_to_json(cell: Cell) -> dict[str, Any]:
+    """Names under `speculative_decoding` are those of `run --json`."""
+    return {
+        "key": key_to_json(cell.key),
+        "status": cell.status,
+        "error": cell.error,
+        "repeats": [_repeat(repeat) for repeat in cell.repeats],
+        "speculative_decoding": {
+            "num_spec_steps": cell.num_spec_steps,
+            "num_draft_tokens": cell.num_draft_tokens,
+            "num_accepted_draft_tokens": cell.num_accepted_draft_tokens,
+            "draft_acceptance_rate": cell.acceptance_rate,
+            "mean_acceptance_length": cell.mean_acceptance_length,
+            "acceptance_rate_per_position": list(cell.acceptance_rate_per_position),
+            "drafted_per_position": list(cell.drafted_per_position),
+            "accepted_per_position": list(cell.accepted_per_position),
+            "accepted_per_step": list(cell.accepted_per_step),
+        }
+        if cell.drafted
+        else None,
+        "step_s": asdict(cell.step),
+        "peak_memory_bytes": cell.peak_memory_bytes,
+        "predicted": _predicted(cell.predicted),
+        "speedup": {"decode": cell.speedup, "end_to_end": cell.speedup_end_to_end},
+        "lossless": _verdict(cell.lossless),
+    }
+
+
+def key_to_json(key: CellKey) -> dict[str, Any]:
+    return {**asdict(key), "selector_options": dict(key.selector_options)}
+
+
+def _repeat(repeat: Repeat) -> dict[str, Any]:
+    return {
+        "plain": None if repeat.plain is None else _sample(repeat.plain),
+        "speculative": _sample(repeat.speculative),
+    }
+
+
+def _sample(sample: Sample) -> dict[str, Any]:
+    return {
+        "tokens": sample.tokens,
+        "seconds": sample.seconds,
+        "steps": sample.steps,
+        "phases_s": {name: getattr(sample.phases, name) for name in PHASES},
+        "num_spec_steps": sample.num_spec_steps,
+        "num_draft_tokens": sample.num_draft_tokens,
+        "num_accepted_draft_tokens": sample.num_accepted_draft_tokens,
+    }
+
+
+def _predicted(predicted: Predicted | None) -> dict[str, Any] | None:
+    if predicted is None:
+        return None
+    return {"speedup": predicted.speedup, "step_s": asdict(predicted.step)}
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    return asdict(verdict)

@@ -1,0 +1,56 @@
+"""A cell as one flat row, for CSV, Markdown and spreadsheets. Names carry their units."""
+
+from __future__ import annotations
+
+from magicdec.profiles.storage.schema import Cell, Scalar, StepTimes
+
+
+def flat(cell: Cell) -> dict[str, Scalar]:
+    """The same columns for every cell; None is what was not measured."""
+    key, step = cell.key, cell.step
+    options = " ".join(f"{name}={value}" for name, value in key.selector_options)
+    rates = " ".join(f"{rate:.4f}" for rate in cell.acceptance_rate_per_position)
+    return {
+        "batch": key.batch,
+        "context": key.context,
+        "selector": key.selector,
+        "selector_options": options or None,
+        "budget": key.budget,
+        "gamma": key.gamma,
+        "temperature": key.temperature,
+        "draft_weights": key.draft_weights,
+        "status": cell.status,
+        "repeats": len(cell.repeats),
+        "tokens_per_s": cell.tokens_per_s,
+        "plain_tokens_per_s": cell.plain_tokens_per_s,
+        "speedup_decode": cell.speedup,
+        "speedup_end_to_end": cell.speedup_end_to_end,
+        "predicted_speedup": cell.predicted.speedup if cell.predicted else None,
+        "draft_acceptance_rate": cell.acceptance_rate,
+        "mean_acceptance_length": cell.mean_acceptance_length,
+        "acceptance_rate_per_position": rates or None,
+        "num_spec_steps": cell.num_spec_steps if cell.drafted else None,
+        **_times(step),
+        "peak_memory_bytes": cell.peak_memory_bytes,
+        "lossless": lossless_word(cell),
+        "error": cell.error,
+    }
+
+
+def lossless_word(cell: Cell) -> str:
+    """identical, ties, failed or unchecked."""
+    verdict = cell.lossless
+    if not verdict.checked:
+        return "unchecked"
+    if verdict.identical:
+        return "identical"
+    return "ties" if verdict.ok else "failed"
+
+
+def _times(step: StepTimes) -> dict[str, Scalar]:
+    names = ("plain", "draft", "verify", "select")
+    values = {name: getattr(step, name) for name in names}
+    return {
+        f"{name}_ms": None if value is None else round(value * 1e3, 6)
+        for name, value in values.items()
+    }

@@ -1,0 +1,92 @@
+"""A `magicdec run --json` document as a profile of one cell."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from magicdec.engine.errors import ConfigError
+from magicdec.engine.report import RunReport
+from magicdec.profiles.records import RUN_SCHEMA
+from magicdec.profiles.storage.decoding import cell_from_json, header_from_json
+from magicdec.profiles.storage.schema import Grid, Profile, Sample
+
+
+def sample_of(report: RunReport) -> Sample:
+    """What a profile keeps of a pass; plain decoding has no draft counts."""
+    spec = report.num_spec_steps > 0
+    return Sample(
+        report.decode_tokens,
+        report.decode_seconds,
+        report.steps,
+        report.phases,
+        report.num_spec_steps if spec else None,
+        report.num_draft_tokens if spec else None,
+        report.num_accepted_draft_tokens if spec else None,
+    )
+
+
+def profile_of_run(document: dict[str, Any], name: str) -> Profile:
+    """Raises ConfigError for a document that is damaged or did not speculate."""
+    try:
+        header, cell = _translated(document)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ConfigError(f"{name} is a damaged {RUN_SCHEMA} document: {error!r:.80}") from None
+    return Profile(header_from_json(header, name), (cell_from_json(cell, name),))
+
+
+def _translated(run: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The run's figures where a profile has them; `decoding` checks them there."""
+    env, config, rows = run["env"], run["config"], run["rows"]
+    if config["gamma"] == 0:
+        raise ValueError("gamma 0 does not speculate")
+    baseline, spec = run.get("baseline"), run["speculative_decoding"]
+    documents = {row["document"]: row["prompt_tokens"] for row in rows}
+    header = {
+        "created": "",
+        "tool": env.get("magicdec", ""),
+        "environment": env,
+        "model": env.get("model", config["model"]),
+        "dtype": env.get("dtype", config["dtype"]),
+        "kv_dtype": env.get("kv_dtype", config["kv_dtype"]),
+        "workload": {
+            "documents": [{"name": name, "tokens": tokens} for name, tokens in documents.items()],
+            "max_new_tokens": config["max_new_tokens"],
+        },
+        "grid": {field: [] for field in asdict(Grid())},
+    }
+    failure = run["error"] or ("interrupted" if run["interrupted"] else None)
+    counts = {name: spec[name] for name in ("num_spec_steps", "num_draft_tokens")}
+    counts["num_accepted_draft_tokens"] = spec["num_accepted_draft_tokens"]
+    verdict = run.get("lossless") or {"checked": False, "reason": "run without --compare"}
+    cell = {
+        "key": {
+            "batch": config["batch"],
+            "context": max(row["prompt_tokens"] for row in rows),
+            "selector": config["selector"],
+            "selector_options": config["selector_option"],
+            "budget": config["budget"],
+            "gamma": config["gamma"],
+            "temperature": config["temperature"],
+            "draft_weights": env.get("draft_weights", config["draft_weights"]),
+        },
+        "status": "failed" if failure else "ok",
+        "error": failure,
+        "repeats": [
+            {
+                "plain": None if baseline is None else _sample(baseline),
+                "speculative": _sample(run) | counts,
+            }
+        ],
+        "speculative_decoding": spec if spec["num_draft_tokens"] else None,
+        "lossless": verdict,
+        "speedup": {},  # computed from the sample, not taken over
+    }
+    return header, cell
+
+
+def _sample(part: dict[str, Any]) -> dict[str, Any]:
+    decode = part["decode"]
+    return {name: decode[name] for name in ("tokens", "seconds", "steps")} | {
+        "phases_s": part["phases_s"]
+    }

@@ -1,0 +1,255 @@
+"""A profile as data. Raw counts and seconds only: every rate is a property."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from magicdec.engine.events import PhaseTimes
+
+SCHEMA = "magicdec.profile/1"
+Scalar = str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A document of the workload: its name without folders, never its text."""
+
+    name: str
+    tokens: int | None = None
+    sha256: str | None = None  # of the text, so that two profiles can be known to share it
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """What a sweep set out to measure. A cell of it may be missing: not yet run."""
+
+    batch: tuple[int, ...] = ()
+    context: tuple[int, ...] = ()
+    selector: tuple[str, ...] = ()
+    budget: tuple[int, ...] = ()
+    gamma: tuple[int, ...] = ()
+    temperature: tuple[float, ...] = ()
+    draft_weights: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """Where and on what the cells were measured."""
+
+    created: str  # ISO 8601, UTC
+    tool: str  # version of magicdec
+    environment: Mapping[str, Scalar]  # device, threads, versions
+    model: str
+    dtype: str
+    kv_dtype: str
+    documents: tuple[Source, ...]
+    max_new_tokens: int | None = None
+    grid: Grid = field(default_factory=Grid)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class CellKey:
+    """One setting. `selector_options` are sorted pairs, so that equal settings are equal keys."""
+
+    batch: int
+    context: int  # prompt tokens of a row
+    selector: str
+    selector_options: tuple[tuple[str, Scalar], ...] = ()
+    budget: int
+    gamma: int
+    temperature: float
+    draft_weights: str
+
+    @property
+    def drafter(self) -> Drafter:
+        return Drafter(
+            self.selector, self.selector_options, self.budget, self.temperature, self.draft_weights
+        )
+
+    @property
+    def label(self) -> str:
+        return f"B {self.batch}, context {self.context:,}, {self.drafter.label}, γ {self.gamma}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Drafter:
+    """What acceptance depends on besides the text: how drafts are made and drawn."""
+
+    selector: str
+    selector_options: tuple[tuple[str, Scalar], ...]
+    budget: int
+    temperature: float
+    draft_weights: str
+
+    @property
+    def label(self) -> str:
+        options = "".join(f" {name}={value}" for name, value in self.selector_options)
+        drawn = f", T {self.temperature:g}" if self.temperature else ""
+        weights = "" if self.draft_weights == "same" else f", {self.draft_weights} draft"
+        return f"{self.selector}{options} {self.budget}{weights}{drawn}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One pass over the rows, plain or speculative. Plain decoding has no draft counts."""
+
+    tokens: int  # emitted by steps
+    seconds: float  # after prefill, selection included
+    steps: int  # of the batch
+    phases: PhaseTimes
+    num_spec_steps: int | None = None  # per row
+    num_draft_tokens: int | None = None
+    num_accepted_draft_tokens: int | None = None
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        return self.tokens / self.seconds if self.tokens and self.seconds else None
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """The same rows decoded both ways; `plain` is None where it was not."""
+
+    plain: Sample | None
+    speculative: Sample
+
+    @property
+    def speedup(self) -> float | None:
+        """Plain over speculative decode seconds, for the same number of tokens."""
+        return self._speedup(0.0)
+
+    @property
+    def speedup_end_to_end(self) -> float | None:
+        """The same with the plain run's prefill on either side: both need it, one does it."""
+        return None if self.plain is None else self._speedup(self.plain.phases.prefill)
+
+    def _speedup(self, prefill: float) -> float | None:
+        plain, after = self.plain, self.speculative
+        if plain is None or not (plain.tokens and plain.seconds and after.tokens and after.seconds):
+            return None
+        before = plain.seconds * after.tokens / plain.tokens
+        return (prefill + before) / (prefill + after.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """Median seconds: T_T plain step, T_D one draft step, T_V verify pass, selection per step."""
+
+    plain: float | None = None
+    draft: float | None = None
+    verify: float | None = None
+    select: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """What the cost model said before the cell was measured."""
+
+    speedup: float | None = None
+    step: StepTimes = field(default_factory=StepTimes)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether the texts of both runs agree; `ok` unless a difference is more than a tie."""
+
+    checked: bool
+    identical: bool | None = None
+    ok: bool | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """What one setting gave. A failed cell has an error and whatever was measured before it."""
+
+    key: CellKey
+    status: Literal["ok", "failed"] = "ok"
+    error: str | None = None
+    repeats: tuple[Repeat, ...] = ()
+    drafted_per_position: tuple[int, ...] = ()  # [i]: row-steps that drafted position i + 1
+    accepted_per_step: tuple[int, ...] = ()  # [a]: row-steps that accepted exactly a tokens
+    step: StepTimes = field(default_factory=StepTimes)
+    peak_memory_bytes: int | None = None
+    predicted: Predicted | None = None
+    lossless: Verdict = field(default_factory=lambda: Verdict(False))
+
+    @property
+    def num_spec_steps(self) -> int:
+        return sum(self.accepted_per_step)
+
+    @property
+    def num_draft_tokens(self) -> int:
+        return sum(self.drafted_per_position)
+
+    @property
+    def num_accepted_draft_tokens(self) -> int:
+        return sum(a * steps for a, steps in enumerate(self.accepted_per_step))
+
+    @property
+    def accepted_per_position(self) -> tuple[int, ...]:
+        """[i]: row-steps that accepted position i + 1, and so all before it."""
+        return tuple(
+            sum(self.accepted_per_step[i + 1 :]) for i in range(len(self.drafted_per_position))
+        )
+
+    @property
+    def acceptance_rate_per_position(self) -> tuple[float, ...]:
+        """Unconditional, as vLLM's; of the row-steps that drafted so far."""
+        pairs = zip(self.accepted_per_position, self.drafted_per_position, strict=True)
+        return tuple(accepted / drafted for accepted, drafted in pairs if drafted)
+
+    @property
+    def acceptance_rate(self) -> float | None:
+        return self.num_accepted_draft_tokens / self.num_draft_tokens if self.drafted else None
+
+    @property
+    def mean_acceptance_length(self) -> float | None:
+        steps = self.num_spec_steps
+        return 1 + self.num_accepted_draft_tokens / steps if steps else None
+
+    @property
+    def drafted(self) -> bool:
+        return self.num_draft_tokens > 0
+
+    @property
+    def speedup(self) -> float | None:
+        """Median over the repeats."""
+        return _median(self.samples(lambda repeat: repeat.speedup))
+
+    @property
+    def speedup_end_to_end(self) -> float | None:
+        return _median(self.samples(lambda repeat: repeat.speedup_end_to_end))
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        return _median(self.samples(lambda repeat: repeat.speculative.tokens_per_s))
+
+    @property
+    def plain_tokens_per_s(self) -> float | None:
+        return _median(self.samples(lambda r: r.plain.tokens_per_s if r.plain else None))
+
+    def samples(self, of: Callable[[Repeat], float | None]) -> tuple[float, ...]:
+        """One figure per repeat, without those that were not measured."""
+        return tuple(value for repeat in self.repeats if (value := of(repeat)) is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A file's contents. `warnings` tell what a reader had to overlook."""
+
+    header: Header
+    cells: tuple[Cell, ...]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def finished(self) -> tuple[Cell, ...]:
+        return tuple(cell for cell in self.cells if cell.status == "ok")
+
+
+def _median(values: Iterable[float]) -> float | None:
+    found = list(values)
+    return statistics.median(found) if found else None

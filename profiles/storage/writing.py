@@ -1,0 +1,104 @@
+"""Appends cells to a profile file: what kills a sweep costs at most the cell at hand."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+from magicdec.engine.errors import ConfigError
+from magicdec.profiles.storage.encoding import cell_to_json, header_to_json
+from magicdec.profiles.storage.reading import read_profile
+from magicdec.profiles.storage.schema import Cell, CellKey, Header
+
+
+class ProfileWriter:
+    """A profile file under way. An existing one is continued when it measures the same thing.
+
+    `finished` are the settings that need not be measured again; a failed one may be tried anew,
+    its later line then counts. One process at a time: nothing guards a file against two.
+
+    Raises ConfigError where the path holds something else, or a profile of another model,
+    workload or precision; OSError when it cannot be written.
+    """
+
+    def __init__(self, path: Path, header: Header) -> None:
+        self.path = path
+        self.finished: set[CellKey] = set()
+        self.failed: set[CellKey] = set()
+        if path.exists() and path.stat().st_size and not self._is_torn_header():
+            self._resume(header)
+            self._file: BinaryIO = path.open("ab")
+        else:
+            self._file = path.open("wb")
+            self._append(header_to_json(header))
+
+    def append(self, cell: Cell) -> None:
+        """On disk when this returns."""
+        self._append(cell_to_json(cell))
+        done, other = self.finished, self.failed
+        if cell.status == "failed":
+            done, other = other, done
+        done.add(cell.key)
+        other.discard(cell.key)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> ProfileWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _append(self, value: dict[str, Any]) -> None:
+        line = json.dumps(value, allow_nan=False, separators=(",", ":"))
+        self._file.write(line.encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def _is_torn_header(self) -> bool:
+        """A run that was killed in its first write: the file begins as ours and has no line end."""
+        with self.path.open("rb") as file:
+            begin = file.read(2**20)
+        return b"\n" not in begin and begin.startswith(b'{"schema":"magicdec.profile/')
+
+    def _resume(self, header: Header) -> None:
+        profile = read_profile(self.path)
+        for name in ("model", "dtype", "kv_dtype", "documents", "max_new_tokens"):
+            before, now = getattr(profile.header, name), getattr(header, name)
+            if before != now:
+                raise ConfigError(
+                    f"{self.path} records another {name.replace('_', ' ')} ({before!r:.60}, "
+                    f"now {now!r:.60}); give another file"
+                )
+        self._cut_torn_line()
+        for cell in profile.cells:
+            (self.finished if cell.status == "ok" else self.failed).add(cell.key)
+
+    def _cut_torn_line(self) -> None:
+        """Removes what follows the last line that is whole, and gives that one its line end."""
+        data = self.path.read_bytes()
+        body = data.rstrip()
+        last = body[body.rfind(b"\n") + 1 :]
+        try:
+            json.loads(last)
+            keep = body + b"\n"
+        except ValueError:
+            keep = body[: len(body) - len(last)]
+        if keep != data:
+            with self.path.open("r+b") as file:
+                if data.startswith(keep):
+                    file.truncate(len(keep))
+                else:
+                    file.seek(len(body))
+                    file.write(b"\n")
+                    file.truncate()
+                os.fsync(file.fileno())

@@ -1,0 +1,329 @@
+"""`profile export`: every format as its engine reads it, and what must not be exported."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shlex
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from magicdec.engine.errors import ConfigError
+from magicdec.profiles.export.acceptance import Acceptance, pool
+from magicdec.profiles.export.plan import spans
+from magicdec.profiles.export.registry import FORMATS, format_named
+from magicdec.profiles.export.timings import read_timings
+from magicdec.profiles.storage.reading import read_profile
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+@pytest.fixture
+def sweep(make, tmp_path) -> Path:
+    """γ 4 pays at batch 1, 2 at batch 4, and nothing at batch 16 unless the context is long."""
+    cells = []
+    for context, relief in ((1000, 1.0), (8000, 0.4)):
+        for batch, base, slope in ((1, 0.10, 0.002), (4, 0.10, 0.06), (16, 0.25, 0.3)):
+            for gamma in (1, 2, 4):
+                verify = 0.1 + (base - 0.1 + slope * gamma) * relief
+                cells.append(make.cell(batch, context, gamma, verify=verify, selector="streaming"))
+    cells.append(make.cell(1, 1000, 1, verify=0.05, selector="snapkv"))
+    return make.write(tmp_path / "sweep.jsonl", *cells)
+
+
+CASES = {
+    "vllm.json": ["--to", "vllm", "--draft-model", "meta/D", "--replay"],
+    "vllm-experimental.json": ["--to", "vllm-experimental", "--draft-model", "meta/D"],
+    "vllm-sparse.json": ["--to", "vllm-sparse", "--context", 8000],
+    "sglang.json": ["--to", "sglang", "--draft-model", "meta/D", "--replay"],
+    "tensorrt-llm.yaml": ["--to", "tensorrt-llm", "--draft-model", "meta/D", "--context", 1000],
+    "tensorrt-llm-lower.yaml": ["--to", "tensorrt-llm", "--draft-model", 'a"b: #c',
+                                "--schedule-keys", "lower"],
+    "llama.cpp.args": ["--to", "llama.cpp", "--draft-model", "my model.gguf", "--replay"],
+    "aiconfigurator.args": ["--to", "aiconfigurator"],
+    "cells.csv": ["--to", "csv"],
+    "cells.md": ["--to", "md"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_golden(sweep, magicdec, tmp_path, name):
+    """UPDATE_GOLDEN=1 rewrites the files; read the difference before committing it."""
+    written = tmp_path / name
+    code, out, err = magicdec("profile", "export", sweep, *CASES[name], "-o", written)
+    assert (code, out) == (0, ""), err
+    notes = tmp_path / f"{name}.notes.md"
+    for made in (written, notes):
+        golden = GOLDEN / made.name
+        if os.environ.get("UPDATE_GOLDEN"):
+            golden.write_text(made.read_text())
+        assert made.read_text() == golden.read_text()
+
+
+def test_stdout_is_the_configuration_and_nothing_else(sweep, magicdec):
+    code, out, err = magicdec("profile", "export", sweep, "--to", "vllm", "--draft-model", "D")
+    assert code == 0
+    assert json.loads(out)["num_speculative_tokens_per_batch_size"] == [
+        [1, 2, 4], [3, 8, 2], [9, 16, 0]
+    ]  # fmt: skip
+    assert "NOT TRANSFERABLE" in err and "Test CPU" in err and "book.txt" in err
+    assert "acceptance by position" in err
+
+
+def test_a_schedule_follows_the_cells(sweep, magicdec):
+    out = magicdec("profile", "export", sweep, "--to", "vllm-experimental", "--draft-model", "D")[1]
+    entries = json.loads(out)["num_speculative_tokens_per_batch_size"]
+    best: dict[tuple[int, int], int] = {}
+    for cell in read_profile(sweep).cells:
+        if cell.key.selector == "streaming" and cell.speedup > 1:
+            place = (cell.key.batch, cell.key.context)
+            best[place] = max(best.get(place, (0.0, 0)), (cell.speedup, cell.key.gamma))
+    for batch in (1, 4, 16):
+        for context in (1000, 8000):
+            (gamma,) = (
+                k for b0, b1, c0, c1, k in entries if b0 <= batch <= b1 and c0 <= context <= c1
+            )
+            assert gamma == best.get((batch, context), (0.0, 0))[1]
+
+
+def test_tensorrt_keys_mean_the_same_batches_either_way(sweep, magicdec):
+    found = {}
+    for keys in ("upper", "lower"):
+        out = magicdec("profile", "export", sweep, "--to", "tensorrt-llm", "--draft-model", "D",
+                       "--schedule-keys", keys)[1]  # fmt: skip
+        schedule = yaml.safe_load(out)["speculative_config"]["draft_len_schedule"]
+        if keys == "upper":
+            found[keys] = [schedule[min(k for k in schedule if k >= b)] for b in range(1, 17)]
+        else:
+            found[keys] = [schedule[max(k for k in schedule if k <= b)] for b in range(1, 17)]
+    assert found["upper"] == found["lower"] == [4] * 2 + [2] * 6 + [0] * 8
+
+
+def test_target_timings_choose_from_the_engines_own_costs(sweep, magicdec, tmp_path):
+    """Ω = 1 + Σ rates; there a draft step is nearly free, so the longest draft is best."""
+    rows = ["batch,gamma,plain_ms,draft_ms,verify_ms"]
+    rows += [f"{b},{g},10,{0.1 if b == 1 else 20},{10 + g}" for b in (1, 64) for g in (1, 2, 4, 9)]
+    table = tmp_path / "engine.csv"
+    table.write_text("\n".join(rows))
+    code, out, err = magicdec("profile", "export", sweep, "--to", "vllm", "--draft-model", "D",
+                              "--selector", "streaming", "--target-timings", table)  # fmt: skip
+    assert code == 0, err
+    assert json.loads(out)["num_speculative_tokens_per_batch_size"] == [[1, 8, 4], [9, 64, 0]]
+    assert "NOT TRANSFERABLE" not in err and "engine.csv" in err
+    forecast = 10 * (1 + 0.9 + 0.8 + 0.7 + 0.6) / (4 * 0.1 + 14)
+    assert f"{forecast:.2f}×" in err
+    assert "left out γ 9" in err
+
+
+@pytest.mark.parametrize("kind", ["toml", "json"])
+def test_timings_in_other_formats(tmp_path, kind):
+    row = {"batch": 4, "context": 8000, "gamma": 2, "plain_ms": 9, "draft_ms": 1.5, "verify_ms": 11}
+    path = tmp_path / f"t.{kind}"
+    if kind == "toml":
+        path.write_text("[[timings]]\n" + "\n".join(f"{k} = {v}" for k, v in row.items()))
+    else:
+        path.write_text(json.dumps([row]))
+    (timing,) = read_timings(path)
+    assert (timing.batch, timing.context, timing.gamma) == (4, 8000, 2)
+    assert (timing.plain, timing.draft, timing.verify) == pytest.approx((0.009, 0.0015, 0.011))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("t.csv", "batch,gamma\n1,2\n", "plain_ms"),
+        ("t.csv", "batch,gamma,plain_ms,draft_ms,verify_ms\n1,two,1,1,1\n", "'two'"),
+        ("t.csv", "batch,gamma,plain_ms,draft_ms,verify_ms\n1,2,nan,1,1\n", "plain_ms"),
+        ("t.csv", "batch,gamma,plain_ms,draft_ms,verify_ms\n1,2,0,1,1\n", "plain_ms"),
+        ("t.csv", "batch,gamma,plain_ms,draft_ms,verify_ms\n" + "1,2,1,1,1\n" * 2, "two timings"),
+        ("t.csv", "batch,gamma\n", "no timings"),
+        ("t.json", "[" * 100_000, "nested"),
+        ("t.json", "{}", "timings"),
+        ("t.toml", "timings = 3", "timings"),
+        ("t.toml", "[[", "damaged"),
+        ("t.txt", "1", "neither"),
+    ],
+)
+def test_timings_that_cannot_be_used(tmp_path, name, text, said):
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=said):
+        read_timings(path)
+
+
+def test_a_given_gamma_needs_no_costs(make, magicdec, tmp_path):
+    """Acceptance is what travels: it can be replayed where speculation does not pay here."""
+    path = make.write(tmp_path / "p.jsonl", make.cell(8, gamma=3, verify=9.0))
+    arguments = ("profile", "export", path, "--to", "vllm", "--draft-model", "D", "--replay")
+    code, _, err = magicdec(*arguments)
+    assert code == 2 and "leave speculation off" in err
+    code, out, err = magicdec(*arguments, "--gamma", 3)
+    assert code == 0, err
+    config = json.loads(out)
+    assert config["synthetic_acceptance_rates"] == pytest.approx([0.9, 0.8, 0.7])
+    assert "num_speculative_tokens_per_batch_size" not in config
+    assert magicdec(*arguments, "--gamma", 4)[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--to", "vllm"], "--draft-model"),
+        (["--to", "vllm", "--selector", "quest"], "selector snapkv, streaming"),
+        (["--to", "vllm-sparse"], "--context"),
+        (["--to", "vllm-sparse", "--selector", "snapkv"], "snapkv"),
+        (["--to", "vllm", "--draft-model", "D", "--batch", "3"], "batch 1, 4, 16"),
+        (["--to", "tensorrt-llm", "--draft-model", "D", "--batch", "16", "--context", "1000"],
+         "leave speculation off"),
+        (["--to", "nonsense"], "nonsense"),
+        (["--to", "csv", "--check"], "--check"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_exported_is_one_line(sweep, magicdec, arguments, said):
+    code, out, err = magicdec("profile", "export", sweep, *arguments)
+    assert (code, out) == (2, "")
+    assert said in err and len(err.splitlines()) == 1
+
+
+def test_tensorrt_cannot_start_short(make, magicdec, tmp_path):
+    slow, fast = make.cell(1, verify=9.0), make.cell(8, verify=0.1)
+    path = make.write(tmp_path / "p.jsonl", slow, fast)
+    code, _, err = magicdec("profile", "export", path, "--to", "tensorrt-llm", "--draft-model", "D")
+    assert code == 2 and "smallest batch" in err
+
+
+def test_an_export_does_not_replace_what_it_cannot_write(sweep, magicdec, tmp_path):
+    code, _, err = magicdec("profile", "export", sweep, "--to", "csv", "-o", tmp_path)
+    assert code == 2 and "cannot write" in err
+
+
+# --- the checks ----------------------------------------------------------------------------------
+
+VLLM = {"method": "draft_model", "model": "D", "num_speculative_tokens": 3}
+RANGES = "num_speculative_tokens_per_batch_size"
+BAD = {
+    "vllm": [
+        "nonsense", "[]", "{}", '{"a": NaN}',
+        *(json.dumps(VLLM | change) for change in (
+            {"model": ""}, {"num_speculative_tokens": 0}, {"num_speculative_tokens": True},
+            {"typo": 1}, {RANGES: {"1-8": 3}}, {RANGES: []}, {RANGES: [[2, 8, 3]]},
+            {RANGES: [[1, 8, 4]]}, {RANGES: [[1, 8, 3], [8, 9, 1]]}, {RANGES: [[1, 8]]},
+            {RANGES: [[1, 0, 3]]}, {RANGES: [[1, 8, -1]]}, {RANGES: [[9, 12, 1], [1, 8, 3]]},
+            {"rejection_sample_method": "synthetic"}, {"synthetic_acceptance_rates": [1, 1, 1]},
+            *({"rejection_sample_method": "synthetic", "synthetic_acceptance_rates": rates}
+              for rates in ([0.9, 0.8], [0.9, 0.8, 0.85], [1.1, 1, 1], ["a", 0, 0])),
+        )),
+    ],
+    "vllm-experimental": [
+        json.dumps(VLLM | {RANGES: entries}) for entries in (
+            [[1, 8, 3]], [[1, 8, 0, 9, 3]], [[1, 8, 1, 9, 4]], [[1, 8, 1, 9, 3], [1, 8, 11, 20, 3]],
+            [[1, 8, 1, 9, 3], [9, 16, 1, 8, 3]], [[1, 8, 1, 9, 3], [1, 8, 1, 9, 3]],
+            [[1, 8, 1, 9, 3], [8, 16, 1, 9, 3]],
+            [[1, 8, 1, 9, 3], [9, 16, 1, 9, 3], [9, 16, 10, 20, 1]],
+        )
+    ],
+    "vllm-sparse": [
+        json.dumps({"method": "sparse_attn", "sparse_attn_algorithm": "streamingllm",
+                    "sparse_attn_ratio": 0.05, "sparse_attn_min_tokens": 256,
+                    "num_speculative_tokens": 4} | change)
+        for change in ({"sparse_attn_ratio": 0}, {"sparse_attn_ratio": 1.5}, {"model": "D"},
+                       {"sparse_attn_algorithm": "magic"}, {"sparse_attn_min_tokens": 0})
+    ],
+    "sglang": ["{}", "[]", *(json.dumps(config) for config in (
+        {"2": {"candidate_steps": [1]}}, {"1": {"candidate_steps": []}}, {"1": [1]},
+        {"1": {"candidate_steps": [3, 1]}}, {"1": {"candidate_steps": [1, 1]}},
+        {"1": {"candidate_steps": [0]}}, {"01": {"candidate_steps": [1]}},
+        {"1": {"candidate_steps": [1], "x": 1}}, {"one": {"candidate_steps": [1]}},
+    ))],
+    "tensorrt-llm": [
+        "[", "a: b", "speculative_config: 3", "speculative_config: {decoding_type: Eagle}",
+        *(f"speculative_config: {{decoding_type: DraftTarget, speculative_model: {model}, "
+          f"max_draft_len: {most}, draft_len_schedule: {schedule}}}"
+          for model, most, schedule in (
+              ("D", 0, "{1: 0}"), ("D", 4, "{}"), ("D", 4, "{4: 2}"), ("D", 4, "{1: 4, 8: 5}"),
+              ("D", 4, "{0: 4}"), ("D", 4, "{a: 4}"), ("D", 4, "[4]"), ("3", 4, "{1: 4}"),
+              ("D", 4, "{1: 4}, typo: 1"))),
+    ],
+    "llama.cpp": [
+        "", "--spec-type", "--spec-type draft-simple", "--spec-type other --spec-draft-n-max 4",
+        *(f"--spec-type draft-simple --spec-draft-n-max {most} --spec-draft-n-min {least} "
+          f"--spec-draft-p-min {p}{more}" for most, least, p, more in (
+              (0, 0, 0, ""), (4, 5, 0, ""), (4, 0, 2, ""), (4, 0, "nan", ""), ("x", 0, 0, ""),
+              (2, 0, 0, " --spec-synth-rates 0.9"), (2, 0, 0, " --spec-synth-rates 0.8,0.9"),
+              (2, 0, 0, " --evil rm"), (2, 0, 0, "\n--evil rm"), (2, 0, 0, " '"))),
+    ],
+    "aiconfigurator": ["", "--nextn 0 --nextn-accepted 0", "--nextn 2 --nextn-accepted 2.1",
+                       "--nextn 2", "--nextn 2 --nextn-accepted inf"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("format", "text"), [(f, text) for f, many in BAD.items() for text in many]
+)
+def test_what_an_engine_would_refuse_is_refused(format, text):
+    with pytest.raises(ConfigError) as caught:
+        format_named(format).check(text)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_golden_files_pass_the_check(magicdec, format):
+    for path in GOLDEN.glob(f"{format}.*"):
+        if not path.name.endswith(".notes.md"):
+            code, _, err = magicdec("profile", "export", path, "--to", format, "--check")
+            assert code == 0 and "valid" in err
+
+
+def test_every_format_has_a_golden_file():
+    assert {name.split(".json")[0].split(".yaml")[0].split(".args")[0] for name in CASES} >= set(
+        FORMATS
+    )
+
+
+# --- arithmetic ----------------------------------------------------------------------------------
+
+counts = st.lists(st.integers(1, 1000), min_size=1, max_size=8).map(lambda c: sorted(c)[::-1])
+
+
+@given(counts, st.lists(st.floats(0, 1), min_size=8, max_size=8))
+@settings(max_examples=200, deadline=None)
+def test_rates_never_rise_and_keep_the_counts(drafted, shares):
+    accepted = [round(d * share) for d, share in zip(drafted, shares, strict=False)]
+    acceptance = Acceptance(tuple(drafted), tuple(accepted))
+    rates = acceptance.rates
+    assert all(0 <= rate <= 1 for rate in rates)
+    assert all(before >= after for before, after in pairwise(rates))
+    kept = sum(r * d for r, d in zip(rates, drafted, strict=True))
+    assert math.isclose(kept, sum(accepted), rel_tol=1e-9, abs_tol=1e-9)
+    plain = [a / d for a, d in zip(accepted, drafted, strict=True)]
+    if plain == sorted(plain, reverse=True):
+        assert rates == pytest.approx(plain)
+
+
+def test_counts_are_pooled_over_draft_lengths(make):
+    """Position 1 of γ 1 and γ 3 counts alike."""
+    pooled = pool([make.cell(gamma=1, noise=(1.0,)), make.cell(gamma=3, noise=(1.0,))])
+    assert pooled.drafted == (200, 100, 100)
+    assert pooled.accepted == (180, 80, 70)
+    assert pooled.length(2) == pytest.approx(1 + 0.9 + 0.8)
+
+
+@given(st.sets(st.integers(1, 10**6), min_size=1, max_size=10).map(sorted))
+@settings(deadline=None)
+def test_spans_tile_and_hold_their_value(values):
+    ranges = spans(values)
+    assert ranges[0][0] == 1 and ranges[-1][1] == values[-1]
+    assert all(after[0] == before[1] + 1 for before, after in pairwise(ranges))
+    assert all(first <= value <= last for value, (first, last) in zip(values, ranges, strict=True))
+
+
+def test_arguments_survive_the_shell(sweep, magicdec):
+    out = magicdec("profile", "export", sweep, "--to", "llama.cpp", "--draft-model", "$(rm) 'x")[1]
+    parts = shlex.split(out)
+    assert parts[parts.index("--spec-draft-model") + 1] == "$(rm) 'x"
