@@ -137,17 +137,20 @@ class Session:
         self, requests: Sequence[Request], config: DecodeConfig, batch: int
     ) -> MemoryForecast:
         """What a run will allocate. Raises OutOfMemoryError when that is not there."""
-        spec, free = self._checkpoint.spec, available_memory(self.device)
-        # What this session holds already is part of the forecast, too.
-        if self._model is not None:
-            free += spec.parameters * self.dtype.itemsize + self._model.twin_bytes
-        if self._engine is not None:
-            free += self._engine.cache.k.nbytes + self._engine.cache.v.nbytes
         return require_fit(
-            spec, config, batch=min(batch, len(requests)), context=_longest(requests),
-            chunk=self.chunk, dtype=self.dtype, kv_dtype=self.kv_dtype, device=self.device,
-            available=free,
+            self._checkpoint.spec, config, batch=min(batch, len(requests)),
+            context=_longest(requests), chunk=self.chunk, dtype=self.dtype,
+            kv_dtype=self.kv_dtype, device=self.device, available=self.memory_room(),
         )  # fmt: skip
+
+    def memory_room(self) -> int:
+        """Bytes that the model and a run may take: what is free, and what this session holds."""
+        room = available_memory(self.device)
+        if self._model is not None:
+            room += self._checkpoint.spec.parameters * self.dtype.itemsize + self._model.twin_bytes
+        if self._engine is not None:
+            room += self._engine.cache.k.nbytes + self._engine.cache.v.nbytes
+        return room
 
     def warnings(self, requests: Sequence[Request], config: DecodeConfig) -> list[str]:
         """What the user should know about this session, these settings and the last run."""

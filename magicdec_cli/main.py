@@ -20,6 +20,7 @@ from magicdec.cli.options import with_common, with_settings
 from magicdec.cli.predict_command import EPILOG as PREDICT_EPILOG
 from magicdec.cli.predict_command import predict
 from magicdec.cli.run_command import EPILOG, run
+from magicdec.cli.tui_command import tui
 from magicdec.engine.errors import MagicdecError
 
 UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF)
@@ -45,6 +46,7 @@ config = _group("Settings and where they come from.")
 profile = _group("Recorded measurements: show, compare, export.")
 
 app.command("run", cls=HelpWithTerms, epilog=EPILOG)(with_common(with_settings(run)))
+app.command("tui", cls=GroupedHelp, epilog=EPILOG)(with_common(with_settings(tui)))
 app.command("predict", cls=PredictHelp, epilog=PREDICT_EPILOG)(with_common(predict))
 app.command("selectors", cls=GroupedHelp)(with_common(commands.selectors))
 models.command("list", cls=GroupedHelp)(with_common(commands.models_list))

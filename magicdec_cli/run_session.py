@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,7 +59,7 @@ def run_session(outcome: Outcome, sources: Sequence[str], display: Display) -> N
         requests = session.requests()
         outcome.warnings = tuple(session.warnings())
         outcome.memory = session.memory()
-        outcome.info = _info(settings, outcome.env, requests)
+        outcome.info = run_info(settings, outcome.env, requests)
         if outcome.compare:
             plain = dataclasses.replace(config, gamma=0)
             _decode(session, plain, outcome, PLAIN, display)
@@ -96,7 +96,8 @@ def _decode(
             display.event(event)
 
 
-def _info(settings: Settings, env: dict[str, object], requests: Sequence[Request]) -> RunInfo:
+def run_info(settings: Settings, env: Mapping[str, object], requests: Sequence[Request]) -> RunInfo:
+    """The settings that frame a run's numbers, as they came out in this environment."""
     dtype, kv = (str(env.get(key, getattr(settings, key))) for key in ("dtype", "kv_dtype"))
     selector = settings.selector.rpartition(":")[2]
     if env.get("draft_weights") == "int8":
