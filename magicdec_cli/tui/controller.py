@@ -51,6 +51,7 @@ class Controller:
         self.exploring: Exploring | None = None
         self._queue: deque[Settings] = deque()
         self._listener: Listener | None = None
+        self._run_when_ready = False
 
     def start(self, listener: Listener) -> None:
         """Starts the engine and loads what was asked for."""
@@ -67,7 +68,8 @@ class Controller:
         """Runs the settings. `again` measures plain decoding anew. The notice says why not."""
         match self.tuning.phase:
             case "loading":
-                return Notice("not yet", "the model is still loading")
+                self._run_when_ready = True
+                return Notice("loading", "it runs as soon as the model is loaded")
             case "running":
                 return Notice("not yet", "a run is going on; x stops it")
             case "failed":
@@ -85,6 +87,7 @@ class Controller:
     def stop(self) -> None:
         """Ends the current run within a step, and what was to come after it."""
         self._queue.clear()
+        self._run_when_ready = False
         run = self.tuning.current
         if run is not None and not self.tuning.stopping:
             self.tuning.stopping = True
@@ -125,7 +128,10 @@ class Controller:
         match report:
             case Ready():
                 self.forecaster.see(report)
+                wanted, self._run_when_ready = self._run_when_ready, False
+                return self.run() if wanted else None
             case Failed():
+                self._run_when_ready = False
                 return Notice("cannot open", report.error, "error")
             case Gone():
                 self._queue.clear()

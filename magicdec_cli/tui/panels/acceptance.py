@@ -27,7 +27,7 @@ class AcceptancePanel(Panel):
         tally = run.drafting if run is not None else None
         if run is None or tally is None:
             plain = run is not None and run.status == "plain"
-            note = "plain decoding comes first: it drafts nothing" if plain else "no draft yet"
+            note = "plain decoding first" if plain else "no draft yet"
             return [*share_graph((), width, max(height - 1, 1), "", self.look), faint(note)]
         values = bucketed(run.history, min(width - 4, WIDEST))
         numbers = Text.assemble(

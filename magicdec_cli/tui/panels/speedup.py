@@ -62,7 +62,7 @@ def speedup_lines(run: RunView, width: int, look: Symbols) -> list[Text]:
     lines = [first, second]
     guesses = _guesses(run)
     if guesses:
-        lines.append(fact("", f"from {guesses}", "dim", NAME))
+        lines.append(fact("", guesses, "dim", NAME))
     gap = run.gap
     if gap is not None:
         mark = "=" if abs(gap) < 0.005 else look.up if gap > 0 else look.down
