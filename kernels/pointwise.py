@@ -46,6 +46,7 @@ class Pointwise:
         cos and sin (RoFormer, arXiv 2104.09864), [2, n, T, D].
         """
         kv_heads = v.shape[2]
+        q: Tensor
         q, k = rotate(qk, tables).split((qk.shape[2] - kv_heads, kv_heads), dim=2)
         rows, entries = at.indices()
         k_cache[rows, :, entries] = k.to(k_cache.dtype)

@@ -9,11 +9,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from magicdec.cli.console import TERMINAL
+from magicdec.cli.console import TERMINAL, Symbols, symbols
 from magicdec.cli.tables import Cell, Format, print_json, print_listing
 from magicdec.engine.errors import ConfigError, require
 
 if TYPE_CHECKING:
+    from magicdec.cli.columns import Column, Row
     from magicdec.profiles.costs.against import Compared, Summary
 
 FORMATS: tuple[str, ...] = ("table", "md", "csv", "json", "jsonl")
@@ -75,7 +76,7 @@ def _print(compared: Sequence[Compared], found: Sequence[Summary], format: str) 
             TERMINAL.note(_sentence(summary))
     else:
         chosen: Format = "md" if format == "md" else "table"
-        print_listing(*_short(compared), chosen)
+        _print_pairs(rows, format)
         print()
         print_listing(*_errors(found), chosen)
 
@@ -99,19 +100,40 @@ def _draft(c: Compared) -> str:
     return c.measured.drafting.model.name if c.measured.drafting.model else "self"
 
 
-def _short(compared: Sequence[Compared]) -> tuple[list[str], list[list[Cell]]]:
-    """What fits a terminal; pairs are predicted / measured."""
-    columns = ["table", "target", "draft", "hardware", "S", "B", "gamma", "T_D ms", "T_V ms",
-               "T_T ms", "speedup", "error"]  # fmt: skip
-    lines: list[list[Cell]] = []
-    for c in compared:
-        m = c.measured
-        lines.append([
-            m.table, m.target.name, _draft(c), m.hardware.label, m.context, m.batch,
-            m.gamma, _pair(c.draft_ms, m.draft_ms), _pair(c.verify_ms, m.verify_ms),
-            _pair(c.plain_ms, m.plain_ms), _pair(c.speedup, m.speedup), f"{c.error:+.1%}",
-        ])  # fmt: skip
-    return columns, lines
+def _columns() -> list[Column]:
+    """In the order of the table; pairs are predicted / measured."""
+    from magicdec.cli.columns import Column
+
+    def text(title: str, rank: int, name: str) -> Column:
+        return Column(title, rank, lambda row, look: str(row[name]), left=True)
+
+    def count(title: str, rank: int, name: str) -> Column:
+        return Column(title, rank, lambda row, look: f"{row[name]:,}")
+
+    def pair(title: str, rank: int, name: str) -> Column:
+        return Column(title, rank, lambda row, look: _pair(row[f"{name}_predicted"], row[name]))
+
+    return [
+        text("table", 2, "table"), text("target", 0, "target"), text("draft", 1, "draft"),
+        text("hardware", 1, "hardware"), count("S", 0, "context"), count("B", 0, "batch"),
+        count("γ", 0, "gamma"), pair("T_D ms", 3, "draft_ms"), pair("T_V ms", 3, "verify_ms"),
+        pair("T_T ms", 3, "ar_ms"), pair("speedup", 0, "speedup"),
+        Column("error", 0, lambda row, look: f"{row['error']:+.1%}"),
+    ]  # fmt: skip
+
+
+def _print_pairs(rows: Sequence[Row], format: str) -> None:
+    from magicdec.cli.columns import render, text_rows
+
+    if format == "md":
+        shown = _columns()
+        print_listing([c.title for c in shown], list(text_rows(rows, shown, Symbols())), "md")
+        return
+    look = symbols(TERMINAL.out)
+    table, left_out = render(rows, _columns(), TERMINAL.out.width, look)
+    TERMINAL.out.print(table)
+    without = f"; no room for {', '.join(left_out)}: --format csv has all" if left_out else ""
+    TERMINAL.out.print(f"pairs are predicted / measured{without}", highlight=False)
 
 
 def _errors(found: Sequence[Summary]) -> tuple[list[str], list[list[Cell]]]:

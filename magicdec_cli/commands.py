@@ -50,10 +50,9 @@ def _default(option: dataclasses.Field[object]) -> object:
 
 def terms(format: FormatOption = "table") -> None:
     """Define every number that is shown."""
-    from magicdec.cli.terms import APP_TERMS, TERMS
+    from magicdec.cli.terms import TERMS
 
-    known = TERMS | APP_TERMS
-    print_listing(["term", "definition"], [[k, v] for k, v in known.items()], format)
+    print_listing(["term", "definition"], [[k, v] for k, v in TERMS.items()], format)
 
 
 def config_show(format: FormatOption = "table") -> None:

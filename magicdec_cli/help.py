@@ -7,7 +7,7 @@ from typing import Any
 
 from typer.core import TyperCommand
 
-from magicdec.cli.terms import PREDICT_TERMS, RUN_TERMS
+from magicdec.cli.terms import PREDICT_TERMS, PROFILE_TERMS, RUN_TERMS
 
 
 class GroupedHelp(TyperCommand):
@@ -41,3 +41,9 @@ class PredictHelp(HelpWithTerms):
     """With the terms of a prediction."""
 
     terms = PREDICT_TERMS
+
+
+class ProfileHelp(HelpWithTerms):
+    """With the terms of a profile."""
+
+    terms = PROFILE_TERMS

@@ -14,7 +14,7 @@ from typer.exceptions import TyperException
 
 from magicdec.cli import commands, profile_commands
 from magicdec.cli.console import TERMINAL, one_line, tolerate_narrow_encodings
-from magicdec.cli.help import GroupedHelp, HelpWithTerms, PredictHelp
+from magicdec.cli.help import GroupedHelp, HelpWithTerms, PredictHelp, ProfileHelp
 from magicdec.cli.interrupts import INTERRUPTED
 from magicdec.cli.options import with_common, with_settings
 from magicdec.cli.predict_command import EPILOG as PREDICT_EPILOG
@@ -57,9 +57,9 @@ cache.command("clear", cls=GroupedHelp)(with_common(commands.cache_clear))
 app.add_typer(cache, name="cache")
 config.command("show", cls=GroupedHelp)(with_common(commands.config_show))
 app.add_typer(config, name="config")
-profile.command("show", cls=GroupedHelp)(with_common(profile_commands.show))
-profile.command("compare", cls=GroupedHelp)(with_common(profile_commands.compare))
-profile.command("export", cls=GroupedHelp)(with_common(profile_commands.export))
+profile.command("show", cls=ProfileHelp)(with_common(profile_commands.show))
+profile.command("compare", cls=ProfileHelp)(with_common(profile_commands.compare))
+profile.command("export", cls=ProfileHelp)(with_common(profile_commands.export))
 app.add_typer(profile, name="profile")
 app.command("terms", cls=GroupedHelp)(with_common(commands.terms))
 app.command("doctor", cls=GroupedHelp)(with_common(commands.doctor))

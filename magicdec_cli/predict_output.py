@@ -59,7 +59,8 @@ def _page(asked: Question, grid: Grid, stream: TextIO, heatmap: bool) -> None:
 
 
 def _markdown(asked: Question, grid: Grid, stream: TextIO) -> None:
-    from magicdec.cli.predict_table import best_rows, columns, text_rows
+    from magicdec.cli.columns import text_rows
+    from magicdec.cli.predict_table import best_rows, columns
 
     shown = columns(asked.setup.target_speedup, several_budgets=True)
     cells = text_rows(best_rows(grid), shown, Symbols())

@@ -8,11 +8,12 @@ import numpy as np
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from magicdec.cli.columns import render
 from magicdec.cli.console import Symbols, plain_text, symbols
 from magicdec.cli.heatmap import Map, heat_lines, spread
 from magicdec.cli.predict_input import Question
 from magicdec.cli.predict_memory import memory_table
-from magicdec.cli.predict_table import best_rows, columns, milliseconds, render
+from magicdec.cli.predict_table import best_rows, columns, milliseconds
 from magicdec.cli.predict_words import LARGE_BATCHES, conclusion, outlook
 from magicdec.engine.errors import require
 from magicdec.profiles.costs.grid import ALL_BOUNDS, Grid

@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
-from rich.table import Table
-from rich.text import Text
 
 from magicdec.cli.bars import rate
-from magicdec.cli.console import Symbols, plain_text
+from magicdec.cli.columns import Column, Row
+from magicdec.cli.console import Symbols
 from magicdec.cli.number_lines import ratio_text
 from magicdec.cli.report_view import size_text
 from magicdec.profiles.costs.grid import ALL_BOUNDS, Grid
 from magicdec.profiles.predictions import budget_text
 
-GAP = 2
 LETTERS = {name: name[0].upper() for name in ALL_BOUNDS}
-Row = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """How one number is titled and written. The lower the rank, the earlier it gets room."""
-
-    title: str
-    rank: int
-    write: Callable[[Row, Symbols], str | Text]
-    left: bool = False
 
 
 def _ms(name: str) -> Callable[[Row, Symbols], str]:
@@ -82,37 +67,6 @@ def best_rows(grid: Grid) -> list[Row]:
         row["budget"], row["gamma"] = axes.budget[place[2]], axes.gamma[best[place]]
         rows.append(row)
     return rows
-
-
-def render(
-    rows: Sequence[Row], shown: Sequence[Column], width: int, look: Symbols
-) -> tuple[Table, list[str]]:
-    """The table, and the titles of the columns there was no room for."""
-    cells = {column.title: [column.write(row, look) for row in rows] for column in shown}
-    widths = {
-        title: max([len(plain_text(title, look)), *(len(cell) for cell in written)])
-        for title, written in cells.items()
-    }
-    kept, left = set[str](), width + GAP
-    full = False
-    for column in sorted(shown, key=lambda column: column.rank):
-        left -= widths[column.title] + GAP
-        full = full or left < 0
-        if not full:
-            kept.add(column.title)
-    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
-    here = [column for column in shown if column.title in kept]
-    for column in here:
-        title = plain_text(column.title, look)
-        table.add_column(title, justify="left" if column.left else "right", no_wrap=True)
-    for index in range(len(rows)):
-        table.add_row(*(cells[column.title][index] for column in here))
-    return table, [column.title for column in shown if column.title not in kept]
-
-
-def text_rows(rows: Sequence[Row], shown: Sequence[Column], look: Symbols) -> list[list[str]]:
-    """The same cells as plain text, for Markdown."""
-    return [[str(column.write(row, look)) for column in shown] for row in rows]
 
 
 def _budget(row: Row, look: Symbols) -> str:

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from magicdec.cli.commands import FormatOption
 
-FileArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="FILE",
+
+def _argument(metavar: str) -> Any:
+    return typer.Argument(
+        metavar=metavar,
         help="A recorded profile, or what `run --compare --json` wrote.",
         show_default=False,
-    ),
-]
+    )
+
+
+FileArgument = Annotated[str, _argument("FILE")]
 ExportFormat = Literal[
     "vllm", "vllm-experimental", "vllm-sparse", "sglang", "tensorrt-llm", "llama.cpp",
     "aiconfigurator", "csv", "md",
 ]  # fmt: skip
 
 
-def _choice(flag: str, help: str) -> object:
+def _choice(flag: str, help: str) -> Any:
     return typer.Option(flag, help=help, rich_help_panel="Cells", show_default=False)
 
 
@@ -45,8 +47,8 @@ def show(
 
 
 def compare(
-    a: FileArgument,
-    b: FileArgument,
+    a: Annotated[str, _argument("A")],
+    b: Annotated[str, _argument("B")],
     *,
     format: FormatOption = "table",
     threshold: Annotated[

@@ -16,10 +16,11 @@ from magicdec.cli.number_lines import PHASE_STYLES, ratio_text
 from magicdec.cli.plots import curves
 from magicdec.profiles.export.acceptance import pool
 from magicdec.profiles.storage.flat import lossless_word
-from magicdec.profiles.storage.schema import Cell, Drafter, Profile
+from magicdec.profiles.storage.schema import Cell, Drafter, Profile, StepTimes
 
 MOST_CELLS = 60
 MOST_LINES = 12
+MOST_ROWS = 24
 
 
 def cell_table(profile: Profile, look: Symbols) -> Table:
@@ -90,14 +91,15 @@ def best_table(profile: Profile, width: int, look: Symbols) -> list[Text] | None
     for context in contexts[:room]:
         heading.append(f"{context:>{column},}", "dim")
     lines.append(heading)
-    for batch in batches:
+    for batch in batches[:MOST_ROWS]:
         line = Text(f"{batch:>6}  ")
         for context in contexts[:room]:
             value = shown.get((batch, context), Text("-"))
             line.append(" " * (column - value.cell_len)).append_text(value)
         lines.append(line)
-    if len(contexts) > room:
-        lines.append(Text(f"and {len(contexts) - room} more contexts", "dim"))
+    for name, more in (("batches", len(batches) - MOST_ROWS), ("contexts", len(contexts) - room)):
+        if more > 0:
+            lines.append(Text(f"and {more:,} more {name}", "dim"))
     return lines
 
 
@@ -179,6 +181,24 @@ def phase_bars(profile: Profile, width: int, look: Symbols) -> list[Text] | None
         lines.append(line)
     if len(cells) > MOST_LINES:
         lines.append(Text(f"and {len(cells) - MOST_LINES} more cells", "dim"))
+    return lines
+
+
+def step_table(profile: Profile, look: Symbols) -> list[Text] | None:
+    """Median step times of the fastest cells, in milliseconds."""
+    best = _best(profile)
+    cells = [best[place] for place in sorted(best) if best[place].step != StepTimes()]
+    if not cells:
+        return None
+    head = f"{'B':>6} {'context':>9} {look.gamma:>5} "
+    names = ("T_T", "T_D", "T_V", "select")
+    lines = [Text("median ms of the fastest cells: a plain step, a draft step, a pass", "bold")]
+    lines.append(Text(head + "".join(f"{name:>10}" for name in names), "dim"))
+    for cell in cells[:MOST_LINES]:
+        times = (cell.step.plain, cell.step.draft, cell.step.verify, cell.step.select)
+        shown = "".join(f"{'-' if t is None else f'{t * 1e3:,.2f}':>10}" for t in times)
+        key = cell.key
+        lines.append(Text(f"{key.batch:>6} {key.context:>9,} {key.gamma:>5} {shown}"))
     return lines
 
 

@@ -19,6 +19,7 @@ from magicdec.cli.profile_panels import (
     forecast_panel,
     phase_bars,
     position_bars,
+    step_table,
 )
 from magicdec.cli.tables import Cell as TableCell
 from magicdec.cli.tables import Format, print_json, print_listing
@@ -71,6 +72,7 @@ def _parts(console: Console, profile: Profile) -> Iterator[RenderableType]:
         acceptance_curve(profile, width, look),
         position_bars(profile, width, look),
         phase_bars(profile, width, look),
+        step_table(profile, look),
         forecast_panel(profile, width, look),
     )
     for panel in panels:

@@ -67,7 +67,23 @@ PREDICT_TERMS: dict[str, str] = {
     "drafting for itself over the budget",
 }
 
-TERMS = RUN_TERMS | PREDICT_TERMS
+PROFILE_TERMS: dict[str, str] = {
+    "cell": "one setting of a profile: batch, context, drafter, γ, temperature",
+    "drafter": "selector, its options and its budget",
+    "speedup of a cell": "median over its repeats of plain / speculative decode seconds, for the "
+    "same number of tokens",
+    "best measured": "of all drafters and γ that were tried there: of several noisy figures the "
+    "best looks a little better than it is",
+    "mean error, bias": "of predicted / measured speedup - 1: the mean of its size, and the mean "
+    "with its sign",
+    "A, B, B/A": "a figure's geometric mean over the repeats of the first and the second profile, "
+    "and their ratio",
+    "p": "how likely a difference like this is between equal profiles: Welch's t-test on the "
+    "repeats, adjusted for the number of cells (Holm)",
+    "within noise": "p is .05 or more: the repeats do not tell the two apart",
+    "not testable": "a side has one repeat, or repeats without any spread",
+    "time per token": "what γ is chosen by: (γ T_D + T_V) / (Ω T_T), or 1 / the measured speedup",
+}
 
 #: What only the terminal app shows.
 APP_TERMS: dict[str, str] = {
@@ -89,3 +105,5 @@ APP_TERMS: dict[str, str] = {
     "assumed": "an acceptance of .80 at every position, until a run with the same selector, draft "
     "weights and sampling has measured it",
 }
+
+TERMS = RUN_TERMS | PREDICT_TERMS | PROFILE_TERMS | APP_TERMS

@@ -9,7 +9,7 @@ from magicdec.profiles.storage.schema import Cell
 
 
 @dataclass(frozen=True, slots=True)
-class Acceptance:
+class PooledAcceptance:
     """[i]: row-steps that drafted position i + 1, and that accepted it (and so all before it)."""
 
     drafted: tuple[int, ...]
@@ -38,7 +38,7 @@ class Acceptance:
         return 1 + sum(self.rates[:gamma])
 
 
-def pool(cells: Iterable[Cell]) -> Acceptance:
+def pool(cells: Iterable[Cell]) -> PooledAcceptance:
     """Sums the counts of all cells, whatever their γ: position i is drafted alike for any γ ≥ i."""
     drafted: list[int] = []
     accepted: list[int] = []
@@ -50,4 +50,4 @@ def pool(cells: Iterable[Cell]) -> Acceptance:
         for i, (d, a) in enumerate(zip(known, cell.accepted_per_position, strict=False)):
             drafted[i] += d
             accepted[i] += a
-    return Acceptance(tuple(drafted), tuple(accepted))
+    return PooledAcceptance(tuple(drafted), tuple(accepted))

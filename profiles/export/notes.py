@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from magicdec.profiles.export.plan import Plan
-from magicdec.profiles.storage.schema import Header
+from magicdec.profiles.storage.header import Header
 
 MOST = 24  # places that are listed
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from magicdec.engine.errors import ConfigError
-from magicdec.profiles.export.acceptance import Acceptance, pool
+from magicdec.profiles.export.acceptance import PooledAcceptance, pool
 from magicdec.profiles.export.timings import Timing
-from magicdec.profiles.storage.schema import Cell, Drafter, Header
+from magicdec.profiles.storage.header import Header
+from magicdec.profiles.storage.schema import Cell, Drafter
 
 #: Time per token relative to plain decoding, by γ; 0 is plain decoding itself.
 Times = Mapping[int, float]
@@ -40,7 +41,7 @@ class Plan:
     notes: tuple[str, ...] = field(default=())
 
     @property
-    def acceptance(self) -> Acceptance:
+    def acceptance(self) -> PooledAcceptance:
         return pool(self.cells)
 
     @property
@@ -134,8 +135,10 @@ def target_times(
 
 
 def _nearest(
-    pooled: Mapping[int, Acceptance], context: int | None, everything: Callable[[], Acceptance]
-) -> Acceptance:
+    pooled: Mapping[int, PooledAcceptance],
+    context: int | None,
+    everything: Callable[[], PooledAcceptance],
+) -> PooledAcceptance:
     if context is None:
         return everything()
     return pooled[min(pooled, key=lambda known: abs(math.log(known / context)))]

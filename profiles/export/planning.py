@@ -30,7 +30,10 @@ class Wanted:
 
 def make_plan(profile: Profile, wanted: Wanted) -> Plan:
     """Raises ConfigError when nothing fits, or what fits was not compared with plain decoding."""
-    cells = [cell for cell in profile.finished if _fits(cell, wanted)]
+    fitting = [cell for cell in profile.finished if _fits(cell, wanted)]
+    cells = [cell for cell in fitting if cell.lossless.ok is not False]
+    if fitting and not cells:
+        raise ConfigError("every cell that fits failed the check for losslessness")
     if not cells:
         raise ConfigError(f"no finished cell fits; the profile has {_choices(profile)}")
     drafters: dict[Drafter, list[Cell]] = defaultdict(list)
@@ -40,8 +43,10 @@ def make_plan(profile: Profile, wanted: Wanted) -> Plan:
     drafter = max(sorted(drafters, key=lambda d: d.label), key=lambda d: scores[d])
     chosen = drafters[drafter]
     notes: tuple[str, ...] = ()
+    if len(cells) < len(fitting):
+        notes = (f"left out for not being lossless: {len(fitting) - len(cells)} of the cells",)
     if len(drafters) > 1:
-        notes = (
+        notes += (
             f"one of {len(drafters)} drafters: that with most cells, then the fastest; --selector, "
             "--budget and --temperature choose",
         )

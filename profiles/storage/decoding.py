@@ -10,15 +10,13 @@ from typing import Literal
 from magicdec.engine.config import MAX_GAMMA
 from magicdec.engine.events import PHASES, PhaseTimes
 from magicdec.profiles.storage.fields import COUNT, Fields, last_part, model_name
+from magicdec.profiles.storage.header import Grid, Header, Source
 from magicdec.profiles.storage.schema import (
     Cell,
     CellKey,
-    Grid,
-    Header,
     Predicted,
     Repeat,
     Sample,
-    Source,
     StepTimes,
     Verdict,
 )

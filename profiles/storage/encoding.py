@@ -6,11 +6,11 @@ from dataclasses import asdict
 from typing import Any
 
 from magicdec.engine.events import PHASES
+from magicdec.profiles.storage.header import Header
 from magicdec.profiles.storage.schema import (
     SCHEMA,
     Cell,
     CellKey,
-    Header,
     Predicted,
     Repeat,
     Sample,

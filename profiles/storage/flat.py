@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from magicdec.profiles.storage.schema import Cell, Scalar, StepTimes
+from magicdec.profiles.storage.header import Scalar
+from magicdec.profiles.storage.schema import Cell, StepTimes
 
 
 def flat(cell: Cell) -> dict[str, Scalar]:

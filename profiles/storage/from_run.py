@@ -6,24 +6,10 @@ from dataclasses import asdict
 from typing import Any
 
 from magicdec.engine.errors import ConfigError
-from magicdec.engine.report import RunReport
 from magicdec.profiles.records import RUN_SCHEMA
 from magicdec.profiles.storage.decoding import cell_from_json, header_from_json
-from magicdec.profiles.storage.schema import Grid, Profile, Sample
-
-
-def sample_of(report: RunReport) -> Sample:
-    """What a profile keeps of a pass; plain decoding has no draft counts."""
-    spec = report.num_spec_steps > 0
-    return Sample(
-        report.decode_tokens,
-        report.decode_seconds,
-        report.steps,
-        report.phases,
-        report.num_spec_steps if spec else None,
-        report.num_draft_tokens if spec else None,
-        report.num_accepted_draft_tokens if spec else None,
-    )
+from magicdec.profiles.storage.header import Grid
+from magicdec.profiles.storage.schema import Profile
 
 
 def profile_of_run(document: dict[str, Any], name: str) -> Profile:

@@ -44,11 +44,7 @@ def read_bounded(path: str | Path, most: int = MAX_BYTES) -> bytes:
     """The bytes of a file or pipe. Raises ConfigError, also when there are more than `most`."""
     name = clean(str(path))
     try:
-        mode = Path(path).stat().st_mode
-        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):  # may never end, or answer being opened
-            raise ConfigError(f"{name!r} is a device; give a file")
-        with Path(path).open("rb") as file:
-            data = file.read(most + 1)
+        data = None if _is_device(Path(path)) else _read(Path(path), most + 1)
     except FileNotFoundError:
         raise ConfigError(f"there is no file {name!r}; check the spelling") from None
     except IsADirectoryError:
@@ -56,11 +52,24 @@ def read_bounded(path: str | Path, most: int = MAX_BYTES) -> bytes:
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(f"cannot read {name!r}: {reason}") from error
+    if data is None:
+        raise ConfigError(f"{name!r} is a device; give a file")
     if len(data) > most:
         raise ConfigError(
             f"{name!r} is larger than {most / 2**20:.0f} MiB; what belongs here is not"
         )
     return data
+
+
+def _is_device(path: Path) -> bool:
+    """A device may never end, and some answer being opened."""
+    mode = path.stat().st_mode
+    return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
+
+
+def _read(path: Path, most: int) -> bytes:
+    with path.open("rb") as file:
+        return file.read(most)
 
 
 def decode(data: bytes, name: str) -> str:

@@ -3,54 +3,17 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
 from magicdec.engine.events import PhaseTimes
+from magicdec.profiles.storage.header import Header, Scalar
 
 SCHEMA = "magicdec.profile/1"
-Scalar = str | int | float | bool | None
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A document of the workload: its name without folders, never its text."""
-
-    name: str
-    tokens: int | None = None
-    sha256: str | None = None  # of the text, so that two profiles can be known to share it
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """What a sweep set out to measure. A cell of it may be missing: not yet run."""
-
-    batch: tuple[int, ...] = ()
-    context: tuple[int, ...] = ()
-    selector: tuple[str, ...] = ()
-    budget: tuple[int, ...] = ()
-    gamma: tuple[int, ...] = ()
-    temperature: tuple[float, ...] = ()
-    draft_weights: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Header:
-    """Where and on what the cells were measured."""
-
-    created: str  # ISO 8601, UTC
-    tool: str  # version of magicdec
-    environment: Mapping[str, Scalar]  # device, threads, versions
-    model: str
-    dtype: str
-    kv_dtype: str
-    documents: tuple[Source, ...]
-    max_new_tokens: int | None = None
-    grid: Grid = field(default_factory=Grid)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class CellKey:
     """One setting. `selector_options` are sorted pairs, so that equal settings are equal keys."""
 
@@ -63,6 +26,10 @@ class CellKey:
     temperature: float
     draft_weights: str
 
+    def __lt__(self, other: CellKey) -> bool:
+        mine, theirs = ((k.batch, k.context, k.drafter.order, k.gamma) for k in (self, other))
+        return mine < theirs
+
     @property
     def drafter(self) -> Drafter:
         return Drafter(
@@ -74,7 +41,7 @@ class CellKey:
         return f"B {self.batch}, context {self.context:,}, {self.drafter.label}, γ {self.gamma}"
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class Drafter:
     """What acceptance depends on besides the text: how drafts are made and drawn."""
 
@@ -83,6 +50,15 @@ class Drafter:
     budget: int
     temperature: float
     draft_weights: str
+
+    def __lt__(self, other: Drafter) -> bool:
+        return self.order < other.order
+
+    @property
+    def order(self) -> tuple[str, int, float, str, str]:
+        """Options come last and as text: two values of one option may be of different types."""
+        options = repr(self.selector_options)
+        return self.selector, self.budget, self.temperature, self.draft_weights, options
 
     @property
     def label(self) -> str:
@@ -136,7 +112,10 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """Median seconds: T_T plain step, T_D one draft step, T_V verify pass, selection per step."""
+    """Median seconds: T_T plain step, T_D one draft step, T_V verify pass, selection per step.
+
+    See `from_reports.step_times` for what each holds.
+    """
 
     plain: float | None = None
     draft: float | None = None

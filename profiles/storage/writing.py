@@ -10,8 +10,9 @@ from typing import Any, BinaryIO
 
 from magicdec.engine.errors import ConfigError
 from magicdec.profiles.storage.encoding import cell_to_json, header_to_json
+from magicdec.profiles.storage.header import Header
 from magicdec.profiles.storage.reading import read_profile
-from magicdec.profiles.storage.schema import Cell, CellKey, Header
+from magicdec.profiles.storage.schema import Cell, CellKey
 
 
 class ProfileWriter:

@@ -12,15 +12,13 @@ import pytest
 
 from magicdec.engine.events import PhaseTimes
 from magicdec.profiles.storage.encoding import cell_to_json, header_to_json
+from magicdec.profiles.storage.header import Grid, Header, Source
 from magicdec.profiles.storage.schema import (
     Cell,
     CellKey,
-    Grid,
-    Header,
     Predicted,
     Repeat,
     Sample,
-    Source,
     StepTimes,
     Verdict,
 )

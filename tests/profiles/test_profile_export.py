@@ -6,6 +6,7 @@ import json
 import math
 import os
 import shlex
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,11 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magicdec.engine.errors import ConfigError
-from magicdec.profiles.export.acceptance import Acceptance, pool
+from magicdec.profiles.export.acceptance import PooledAcceptance, pool
 from magicdec.profiles.export.plan import spans
 from magicdec.profiles.export.registry import FORMATS, format_named
 from magicdec.profiles.export.timings import read_timings
 from magicdec.profiles.storage.reading import read_profile
+from magicdec.profiles.storage.schema import Verdict
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -155,6 +157,24 @@ def test_timings_that_cannot_be_used(tmp_path, name, text, said):
     path.write_text(text)
     with pytest.raises(ConfigError, match=said):
         read_timings(path)
+
+
+def test_replay_in_tensorrt_counts_accepted_tokens_only(sweep, magicdec):
+    """The length minus the token that every step gives."""
+    err = magicdec("profile", "export", sweep, "--to", "tensorrt-llm", "--draft-model", "D",
+                   "--gamma", 2, "--replay")[2]  # fmt: skip
+    assert f"FORCE_NUM_ACCEPTED_TOKENS={0.9 + 0.8:g}" in err
+
+
+def test_cells_that_were_not_lossless_are_not_exported(make, magicdec, tmp_path):
+    lossy = replace(make.cell(4), lossless=Verdict(True, False, False))
+    path = make.write(tmp_path / "p.jsonl", make.cell(1), lossy)
+    _, out, err = magicdec("profile", "export", path, "--to", "vllm", "--draft-model", "D")
+    assert json.loads(out)["num_speculative_tokens_per_batch_size"] == [[1, 1, 3]]
+    assert "not being lossless: 1" in err
+    path = make.write(tmp_path / "p.jsonl", lossy)
+    code, _, err = magicdec("profile", "export", path, "--to", "aiconfigurator")
+    assert code == 2 and "losslessness" in err
 
 
 def test_a_given_gamma_needs_no_costs(make, magicdec, tmp_path):
@@ -295,7 +315,7 @@ counts = st.lists(st.integers(1, 1000), min_size=1, max_size=8).map(lambda c: so
 @settings(max_examples=200, deadline=None)
 def test_rates_never_rise_and_keep_the_counts(drafted, shares):
     accepted = [round(d * share) for d, share in zip(drafted, shares, strict=False)]
-    acceptance = Acceptance(tuple(drafted), tuple(accepted))
+    acceptance = PooledAcceptance(tuple(drafted), tuple(accepted))
     rates = acceptance.rates
     assert all(0 <= rate <= 1 for rate in rates)
     assert all(before >= after for before, after in pairwise(rates))

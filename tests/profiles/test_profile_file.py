@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from magicdec.engine.errors import ConfigError
@@ -235,7 +235,7 @@ def test_files_that_are_no_profile(tmp_path, content, said):
 
 def test_places_that_are_no_file(tmp_path):
     assert "directory" in refused(tmp_path)
-    assert "device" in refused(Path("/dev/zero"))
+    assert refused(Path("/dev/zero")) == "'/dev/zero' is a device; give a file"
     assert "no file" in refused(tmp_path / "gone\x1b[2J")
     assert "cannot read" in refused(Path("a\0b"))
 
@@ -284,6 +284,64 @@ def test_names_are_harmless(make, tmp_path):
     for text in (read.model, *read.environment, *map(str, read.environment.values())):
         assert not set(text) & set("\x1b\x07\n\u202e\ud800")
     assert [source.name for source in read.documents] == ["plan.txt", "a.txt", ".."]
+
+
+WEIRD = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
+    | st.sampled_from([10**400, -1, 2**63, "\x1b[2J", "\ud800"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=5,
+)  # fmt: skip
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every member of a JSON value, at any depth."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value)
+    found = []
+    for key, member in inner if isinstance(value, dict | list) else ():
+        found.append((*path, key))
+        if isinstance(member, dict | list):
+            found += places(member, (*path, key))
+    return found
+
+
+@given(st.data())
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_whatever_stands_in_a_member_is_read_or_refused_in_one_line(make, tmp_path, data):
+    lines = [json.loads(line) for line in make.lines(make.cell(), make.cell(2))]
+    place = data.draw(st.sampled_from(places(lines)))
+    target = lines
+    for key in place[:-1]:
+        target = target[key]
+    if data.draw(st.booleans()) or isinstance(target, list):
+        target[place[-1]] = data.draw(WEIRD)
+    else:
+        del target[place[-1]]
+    path = tmp_path / "p.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)) + "\n")
+    try:
+        profile = read_profile(path)
+    except ConfigError as error:
+        assert len(str(error).splitlines()) == 1 and str(error).isprintable()
+        return
+    for cell in profile.cells:  # what is believed can be computed with, and written again
+        assert cell_from_json(json.loads(json.dumps(cell_to_json(cell), allow_nan=False)), "x")
+
+
+@given(st.binary(max_size=200), st.integers(0, 3000))
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_bytes_anywhere_are_read_or_refused_in_one_line(make, tmp_path, noise, at):
+    whole = "\n".join(make.lines(make.cell())).encode() + b"\n"
+    path = tmp_path / "p.jsonl"
+    path.write_bytes(whole[:at] + noise + whole[at + len(noise) :])
+    try:
+        read_profile(path)
+    except ConfigError as error:
+        assert len(str(error).splitlines()) == 1 and str(error).isprintable()
 
 
 # --- writing -------------------------------------------------------------------------------------

@@ -9,11 +9,12 @@ import os
 import pty
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from magicdec.profiles.storage.schema import Cell
+from magicdec.profiles.storage.schema import Cell, StepTimes
 
 
 @pytest.fixture
@@ -58,6 +59,25 @@ def test_phase_shares_are_those_of_the_fastest_cells(recorded, magicdec):
     assert f"draft {0.06 / 0.18:.0%} verify {0.12 / 0.18:.0%}" in line
     drawn = line.removeprefix("B 4, 8,000, γ 3").strip().split(" ")[0]
     assert drawn.count("v") == pytest.approx(2 * drawn.count("d"), abs=1)
+
+
+def test_step_times_are_shown_and_null_is_a_dash(make, magicdec, tmp_path):
+    cell = replace(make.cell(4), step=StepTimes(plain=0.1, draft=0.02))
+    out = magicdec("profile", "show", make.write(tmp_path / "p.jsonl", cell))[1]
+    lines = out.splitlines()
+    heading = next(i for i, line in enumerate(lines) if "T_T" in line)
+    assert lines[heading + 1].split() == ["4", "1,000", "3", "100.00", "20.00", "-", "-"]
+
+
+def test_options_of_any_kind_can_be_sorted(make, magicdec, tmp_path):
+    cells = [
+        replace(make.cell(), key=replace(make.cell().key, selector_options=(("a", value),)))
+        for value in (1, "x", None, 2.5)
+    ]
+    path = make.write(tmp_path / "p.jsonl", *cells)
+    assert magicdec("profile", "show", path)[0] == 0
+    assert magicdec("profile", "compare", path, path)[0] == 0
+    assert magicdec("profile", "export", path, "--to", "aiconfigurator")[0] == 0
 
 
 def test_json_is_the_file_as_one_document(recorded, magicdec):

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from magicdec.cli.console import Symbols
-from magicdec.cli.terms import APP_TERMS, TERMS
+from magicdec.cli.terms import TERMS
 from magicdec.cli.tui.panels.base import Framed
 
 KEYS = (
@@ -27,7 +27,7 @@ def panel_help(panel: Framed, look: Symbols) -> Text:
     """What the panel shows, then its terms."""
     text = Text(panel.about)
     for name in panel.terms:
-        meaning = (TERMS | APP_TERMS)[name]
+        meaning = TERMS[name]
         text.append("\n\n").append(name, "bold").append(f"\n{meaning}")
     return in_ascii(text, look)
 

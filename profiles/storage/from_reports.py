@@ -1,0 +1,95 @@
+"""A cell from the reports and steps of the passes that measured it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
+
+from magicdec.engine.events import StepFinished
+from magicdec.engine.report import RunReport
+from magicdec.engine.verdict import Losslessness
+from magicdec.profiles.storage.schema import (
+    Cell,
+    CellKey,
+    Predicted,
+    Repeat,
+    Sample,
+    StepTimes,
+    Verdict,
+)
+
+
+def cell_of(
+    key: CellKey,
+    passes: Sequence[tuple[RunReport | None, RunReport]],
+    *,
+    step: StepTimes | None = None,
+    lossless: Losslessness | None = None,
+    predicted: Predicted | None = None,
+    peak_memory_bytes: int | None = None,
+) -> Cell:
+    """A finished cell; `passes` are the (plain, speculative) reports of its repeats."""
+    spec = [report for _, report in passes]
+    return Cell(
+        key=key,
+        repeats=tuple(
+            Repeat(None if plain is None else sample_of(plain), sample_of(speculative))
+            for plain, speculative in passes
+        ),
+        drafted_per_position=_summed(report.drafted_per_position for report in spec),
+        accepted_per_step=_summed(report.histogram for report in spec),
+        step=step or StepTimes(),
+        peak_memory_bytes=peak_memory_bytes,
+        predicted=predicted,
+        lossless=verdict_of(lossless),
+    )
+
+
+def failed_cell(key: CellKey, error: str) -> Cell:
+    return Cell(key=key, status="failed", error=error)
+
+
+def sample_of(report: RunReport) -> Sample:
+    """What a profile keeps of a pass; plain decoding has no draft counts."""
+    spec = report.num_spec_steps > 0
+    return Sample(
+        report.decode_tokens,
+        report.decode_seconds,
+        report.steps,
+        report.phases,
+        report.num_spec_steps if spec else None,
+        report.num_draft_tokens if spec else None,
+        report.num_accepted_draft_tokens if spec else None,
+    )
+
+
+def verdict_of(lossless: Losslessness | None) -> Verdict:
+    if lossless is None or not lossless.checked:
+        return Verdict(False, reason="" if lossless is None else lossless.reason)
+    return Verdict(True, lossless.identical, lossless.ok, lossless.reason)
+
+
+def step_times(plain: Iterable[StepFinished], speculative: Iterable[StepFinished]) -> StepTimes:
+    """Medians over the steps of any number of passes; None where there was no such step.
+
+    Only steps that drafted the most count as speculative ones: near their end rows draft less.
+    T_T is a whole plain step; T_V the verify phase alone, without commit and other.
+    """
+    steps = list(speculative)
+    most = max((step.gamma for step in steps), default=0)
+    full = [step.phases for step in steps if most and step.gamma == most]
+    return StepTimes(
+        _median([step.phases.decode for step in plain]),
+        _median([phases.draft / most for phases in full]),
+        _median([phases.verify for phases in full]),
+        _median([phases.select for phases in full]),
+    )
+
+
+def _summed(counts: Iterable[Sequence[int]]) -> tuple[int, ...]:
+    return tuple(map(sum, zip_longest(*counts, fillvalue=0)))
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return statistics.median(values) if values else None
