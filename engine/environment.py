@@ -6,14 +6,18 @@ import os
 import platform
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 LIBRARIES = ("torch", "transformers", "tokenizers", "safetensors")
 
 
 def environment(device: torch.device) -> dict[str, object]:
     """Versions and hardware, as plain data."""
+    import torch
+
     return {
         "magicdec": version("magicdec"),
         "python": platform.python_version(),
@@ -28,7 +32,13 @@ def environment(device: torch.device) -> dict[str, object]:
 
 def device_name(device: torch.device) -> str:
     if device.type == "cuda":
+        import torch
+
         return torch.cuda.get_device_name(device)
+    return cpu_name()
+
+
+def cpu_name() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         return next(

@@ -20,6 +20,7 @@ from magicdec.engine.loading.opening import open_checkpoint
 from magicdec.engine.lossless import compare
 from magicdec.engine.memory import MemoryForecast, available_memory, capacity, require_fit
 from magicdec.engine.model.decoder import Decoder
+from magicdec.engine.model.spec import ModelSpec
 from magicdec.engine.prefill import PREFILL_CHUNK
 from magicdec.engine.prefill_store import PrefillStore
 from magicdec.engine.request import Request
@@ -71,6 +72,10 @@ class Session:
         return self._checkpoint.name
 
     @property
+    def spec(self) -> ModelSpec:
+        return self._checkpoint.spec
+
+    @property
     def tokenizer(self) -> Tokenizer:
         return self._checkpoint.tokenizer
 
@@ -100,6 +105,7 @@ class Session:
         return {
             **environment(self.device),
             "model": self.model_name,
+            "parameters": self._checkpoint.spec.parameters,
             "dtype": dtype_name(self.dtype),
             "kv_dtype": dtype_name(self.kv_dtype),
             "attention": self.backend.name,
@@ -182,12 +188,13 @@ class Session:
                 engine = Engine(
                     self.model, self.tokenizer, self.backend,
                     slots=slots, capacity=needed, chunk=self.chunk, kv_dtype=self.kv_dtype,
-                    store=self._prefill_store(), clock=self._clock,
+                    store=self.prefill_store, clock=self._clock,
                 )  # fmt: skip
                 self._engine = engine
             yield from engine.run(requests, config)
 
-    def _prefill_store(self) -> PrefillStore | None:
+    @property
+    def prefill_store(self) -> PrefillStore | None:
         """On CPU only: a GPU computes K and V about as fast as a disk delivers them."""
         if self._store is None and self._prefill_cache > 0 and self.device.type == "cpu":
             self._store = PrefillStore(

@@ -49,6 +49,8 @@ def measurements(
     parts: list[str], model: str, document: str, kv_dtype: str
 ) -> Iterator[Measurement]:
     """In an order that lets one prefill serve all."""
+    from magicdec.engine.loading.opening import open_checkpoint
+    from magicdec.engine.session import open_session
     from magicdec.profiles.bench.against import AgainstTransformers
     from magicdec.profiles.bench.attention import AttentionBench
     from magicdec.profiles.bench.decoding import BATCHES, CONTEXTS, DecodingBench
@@ -56,9 +58,10 @@ def measurements(
     from magicdec.profiles.bench.rows import Rows
 
     if {"transformers", "decoding"} & set(parts):
-        rows = Rows(model, document, batch=max(BATCHES), context=max(CONTEXTS), kv_dtype=kv_dtype)
+        session = open_session(model, kv_dtype=kv_dtype)
+        rows = Rows(session, document, batch=max(BATCHES), context=max(CONTEXTS))
         if "transformers" in parts:
-            yield from AgainstTransformers(rows).run()
+            yield from AgainstTransformers(rows, open_checkpoint(model)).run()
         if "decoding" in parts:
             yield from DecodingBench(rows, Machine()).run()
     if "attention" in parts:

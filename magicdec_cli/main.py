@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from magicdec.cli import commands, profile_commands
+from magicdec.cli.calibrate_command import GROUPS, calibrate
 from magicdec.cli.console import TERMINAL, one_line, tolerate_narrow_encodings
 from magicdec.cli.help import GroupedHelp, HelpWithTerms, PredictHelp, ProfileHelp
 from magicdec.cli.interrupts import INTERRUPTED
@@ -48,6 +49,7 @@ profile = _group("Recorded measurements: show, compare, export.")
 app.command("run", cls=HelpWithTerms, epilog=EPILOG)(with_common(with_settings(run)))
 app.command("tui", cls=GroupedHelp, epilog=EPILOG)(with_common(with_settings(tui)))
 app.command("predict", cls=PredictHelp, epilog=PREDICT_EPILOG)(with_common(predict))
+app.command("calibrate", cls=GroupedHelp)(with_common(with_settings(calibrate, GROUPS)))
 app.command("selectors", cls=GroupedHelp)(with_common(commands.selectors))
 models.command("list", cls=GroupedHelp)(with_common(commands.models_list))
 models.command("pull", cls=GroupedHelp)(with_common(commands.models_pull))

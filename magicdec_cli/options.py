@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -16,19 +16,22 @@ from magicdec.cli.knobs import KNOBS
 Command = Callable[..., int | None]
 
 
-def with_settings(command: Callable[..., int | None]) -> Command:
-    """Replaces the parameter `flags` of `command` by one option per knob.
+def with_settings(
+    command: Callable[..., int | None], groups: Collection[str] | None = None
+) -> Command:
+    """Replaces the parameter `flags` of `command` by one option per knob, or per knob of `groups`.
 
     `flags` then holds what was given, by name. Values arrive as text: environment variables and
     files are checked by the same code, so a bad value reads the same wherever it comes from.
     """
     signature = inspect.signature(command, eval_str=True)
     own = [p for p in signature.parameters.values() if p.name != "flags"]
-    made = [_option(knob) for knob in KNOBS]
+    knobs = [knob for knob in KNOBS if groups is None or knob.group in groups]
+    made = [_option(knob) for knob in knobs]
 
     @functools.wraps(command)
     def wrapper(**given: Any) -> int | None:
-        flags = {knob.name: given.pop(knob.name) for knob in KNOBS}
+        flags = {knob.name: given.pop(knob.name) for knob in knobs}
         return command(**given, flags=flags)
 
     return _resigned(wrapper, [*own, *made])

@@ -7,19 +7,26 @@ from typing import Any
 
 import pytest
 
+from magicdec.engine.loading.opening import open_checkpoint
+from magicdec.engine.session import open_session
 from magicdec.profiles.bench import against, decoding
 from magicdec.profiles.bench.machine import Machine
 from magicdec.profiles.bench.rows import Rows
 
 
 @pytest.fixture
-def rows(tiny: Any, tokenizer: Any, tmp_path: Path) -> Rows:
+def folder(tiny: Any, tokenizer: Any, tmp_path: Path) -> Path:
     folder = tmp_path / "model"
     tiny().theirs.save_pretrained(folder)
     tokenizer.backend.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+@pytest.fixture
+def rows(folder: Path, tmp_path: Path) -> Rows:
     document = tmp_path / "doc.txt"
     document.write_text(" ".join(f"w{3 + i * 7 % 120}" for i in range(700)))
-    return Rows(str(folder), str(document), batch=2, context=300)
+    return Rows(open_session(str(folder)), str(document), batch=2, context=300)
 
 
 def test_rows_of_every_size_come_from_one_prefill(rows):
@@ -44,13 +51,13 @@ def test_the_grid_measures_every_cell(rows, monkeypatch):
     ]  # fmt: skip
 
 
-def test_transformers_decodes_from_our_cache(rows, monkeypatch):
+def test_transformers_decodes_from_our_cache(rows, folder, monkeypatch):
     monkeypatch.setattr(against, "CONTEXT", 200)
     monkeypatch.setattr(against, "BATCH", 2)
     monkeypatch.setattr(against, "BUDGETS", (40,))
     monkeypatch.setattr(against, "GAMMAS", (2,))
     monkeypatch.setattr(against, "NEW_TOKENS", 10)
-    found = list(against.AgainstTransformers(rows).run())
+    found = list(against.AgainstTransformers(rows, open_checkpoint(str(folder))).run())
     assert len(found) == 1 + 1 + 2 + 1
     assert all(m.value > 0 for m in found if m.unit == "×")
     assert all(0 <= m.value <= 1 for m in found if m.unit == "")

@@ -11,6 +11,7 @@ import torch
 
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.events import StepFinished
+from magicdec.engine.loading.checkpoint import Checkpoint
 from magicdec.profiles.bench.measurement import Measurement
 from magicdec.profiles.bench.rows import Rows
 from magicdec.profiles.bench.theirs import TransformersDecoding
@@ -23,9 +24,9 @@ ROUNDS, THEIR_TOKENS = 3, 8
 class AgainstTransformers:
     """Prefill, plain steps and speculative tokens/s, each measured in turn with transformers'."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Rows, checkpoint: Checkpoint) -> None:
         self._rows = rows
-        self._theirs = TransformersDecoding(rows.checkpoint)
+        self._theirs = TransformersDecoding(checkpoint)
         self._config = DecodeConfig(max_new_tokens=NEW_TOKENS)
 
     def run(self) -> Iterator[Measurement]:

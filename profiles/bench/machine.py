@@ -56,6 +56,12 @@ class Machine:
         tokens, inputs, outputs = GEMM
         return 2 * tokens * inputs * outputs / statistics.median(self._gemms)
 
+    @property
+    def best(self) -> tuple[float, float]:
+        """Bytes and floating-point operations per second in the quickest sample of each."""
+        tokens, inputs, outputs = GEMM
+        return READ_BYTES / min(self._reads), 2 * tokens * inputs * outputs / min(self._gemms)
+
     def floor(self, nbytes: int, flops: int) -> float:
         """The least seconds in which so much can be read and computed, both at once."""
         return max(nbytes / self.read_rate, flops / self.gemm_rate)

@@ -7,16 +7,27 @@ from dataclasses import replace
 
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.engine import Engine
+from magicdec.engine.errors import ConfigError
 from magicdec.engine.events import Event
-from magicdec.engine.loading.opening import open_checkpoint
 from magicdec.engine.memory import capacity
 from magicdec.engine.report import Recorder, RunReport
 from magicdec.engine.request import Request
-from magicdec.engine.session import open_session
+from magicdec.engine.session import Session
 from magicdec.engine.text.documents import read_documents
 from magicdec.engine.text.tokenizing import tokenize
 
 STAGGER = 16  # tokens between the ends of neighbouring rows: near enough to be of one context
+
+
+def document_ids(session: Session, document: str, length: int) -> tuple[int, ...]:
+    """The first `length` tokens. Raises ConfigError for a document that is shorter."""
+    (text,) = read_documents([document])
+    ids = tuple(tokenize(session.tokenizer, text.text, limit=length))
+    if len(ids) < length:
+        raise ConfigError(
+            f"{document} has {len(ids):,} tokens, {length:,} are needed; give a longer text"
+        )
+    return ids
 
 
 class Rows:
@@ -26,20 +37,14 @@ class Rows:
     are prefixes of longer ones: whatever is asked for after the longest is copied, not computed.
     """
 
-    def __init__(
-        self, model: str, document: str, *, batch: int, context: int, kv_dtype: str = "auto"
-    ) -> None:
-        self.checkpoint = open_checkpoint(model)
-        session = open_session(model, kv_dtype=kv_dtype)
+    def __init__(self, session: Session, document: str, *, batch: int, context: int) -> None:
         self.model, self.dtype = session.model, session.kv_dtype
         longest = context + STAGGER * (batch - 1)
-        (text,) = read_documents([document])
-        self.ids = tuple(tokenize(session.tokenizer, text.text, limit=longest))
-        if len(self.ids) < longest:
-            raise ValueError(f"{document} has {len(self.ids)} tokens, {longest} are needed")
+        self.ids = document_ids(session, document, longest)
         self.engine = Engine(
             self.model, session.tokenizer, session.backend, slots=batch,
-            capacity=capacity(DecodeConfig(max_new_tokens=64), longest), kv_dtype=self.dtype,
+            capacity=capacity(DecodeConfig(max_new_tokens=64), longest), chunk=session.chunk,
+            kv_dtype=self.dtype, store=session.prefill_store,
         )  # fmt: skip
 
     def requests(self, batch: int, context: int, *, stagger: int = STAGGER) -> list[Request]:

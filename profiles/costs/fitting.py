@@ -22,6 +22,7 @@ NOISE = 0.05  # relative, of a timing: what a residual of one stands for
 SECONDS = (1e-9, 10.0)
 NOTHING = 2e-9  # seconds; the search in logarithms cannot reach 0
 EFFICIENCY = (0.005, 1.0)
+OVERLAP = (1.0, 6.0)
 # What passes of one model on one device can tell: no link, and launch_s looks like a layer more.
 SINGLE = ("layer_s", "bandwidth_efficiency", "gemm_efficiency", "attention_efficiency")
 
@@ -150,6 +151,8 @@ def _guess(samples: Sequence[PassSample]) -> Constants:
 
 
 def _bounds(name: str) -> tuple[float, float]:
+    if name == "overlap":
+        return OVERLAP
     return EFFICIENCY if name.endswith("_efficiency") else SECONDS
 
 

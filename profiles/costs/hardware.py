@@ -38,6 +38,8 @@ class Constants:
     gemm_efficiency: float = 0.6
     attention_efficiency: float = 0.5
     link_efficiency: float = 0.3
+    # How sharply a pass turns from bound by reading to bound by arithmetic, see passes.py.
+    overlap: float = 1.5
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ def _constants(table: Fields) -> Constants:
         if name.endswith("_efficiency"):
             values[name] = table.number(name, low=0, high=1, above=True)
         else:
-            values[name] = table.number(name, low=0)
+            values[name] = table.number(name, low=1 if name == "overlap" else 0)
     return Constants(**values)
 
 

@@ -10,7 +10,7 @@ T = launch + L·layer + exchange + compact + (weights ⊕ GEMM) + (KV ⊕ attent
 - weights, KV: bytes read from memory, at the fitted share of the datasheet bandwidth.
 - GEMM, attention: FLOPs, each at its own fitted share of the datasheet rate.
 - a ⊕ b = (a^p + b^p)^(1/p): reading overlaps with arithmetic, but not fully. p = 1.5 fits GPUs as
-  well as any value does, and the GEMMs of CPUs at the widths of a verify pass better than a max.
+  well as any value does; a CPU that is calibrated has a p of its own.
 
 Weights are split over all n devices, KV heads only as whole heads: 4 heads on 8 devices keep 4
 devices' worth of bandwidth. The prices rise with B, S, K, q and bytes by construction.
@@ -28,7 +28,6 @@ from magicdec.profiles.costs.shapes import ModelShape
 
 Floats = NDArray[np.float64]
 BOUNDS = ("weights", "KV", "compute", "overhead")
-OVERLAP = 1.5  # p
 ACTIVATION_BYTES, LOGIT_BYTES = 2, 4
 
 
@@ -79,7 +78,8 @@ def forward(
     overhead = c.launch_s + model.layers * c.layer_s + b * q * _exchange(model, hardware, c)
     if compact:
         overhead = overhead + b * model.layers * model.hidden / 1000 * c.compact_s
-    total = overhead + _overlapped(read_weights, gemm) + _overlapped(kv, attention)
+    total = overhead + _overlapped(read_weights, gemm, c.overlap)
+    total = total + _overlapped(kv, attention, c.overlap)
     return PassCost(read_weights, gemm, kv, attention, overhead, total)
 
 
@@ -92,7 +92,7 @@ def _exchange(model: ModelShape, hardware: Hardware, constants: Constants) -> fl
     return (reduced + gathered) * (n - 1) / n / link
 
 
-def _overlapped(reading: Floats, arithmetic: Floats) -> Floats:
+def _overlapped(reading: Floats, arithmetic: Floats, p: float) -> Floats:
     """(a^p + b^p)^(1/p)."""
-    total: Floats = (reading**OVERLAP + arithmetic**OVERLAP) ** (1 / OVERLAP)
+    total: Floats = (reading**p + arithmetic**p) ** (1 / p)
     return total

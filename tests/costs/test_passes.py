@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from magicdec.profiles.costs.catalog import find_hardware, find_model, list_hardware, list_models
 from magicdec.profiles.costs.hardware import Constants, Hardware
-from magicdec.profiles.costs.passes import BOUNDS, OVERLAP, forward
+from magicdec.profiles.costs.passes import BOUNDS, forward
 
 models = st.sampled_from(list_models())
 machines = st.builds(
@@ -92,7 +92,9 @@ def test_reading_and_arithmetic_overlap_in_part(model, ideal):
     cost = forward(model, ideal, rows=2, entries=0, new=1)
     longest = max(cost.weights, cost.gemm)
     assert longest < cost.total < cost.weights + cost.gemm
-    assert cost.total == pytest.approx(np.linalg.norm([cost.weights, cost.gemm], OVERLAP))
+    assert cost.total == pytest.approx(
+        np.linalg.norm([cost.weights, cost.gemm], Constants().overlap)
+    )
 
 
 def test_other_weights_have_constants_of_their_own(model, ideal):

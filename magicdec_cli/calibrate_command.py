@@ -1,0 +1,62 @@
+"""`magicdec calibrate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from magicdec.cli.console import TERMINAL
+
+GROUPS = ("Model",)  # of the knobs: the rest does not change what a pass takes
+
+
+def calibrate(
+    doc: Annotated[
+        str, typer.Argument(metavar="DOC", help="A long text file, or builtin:pydoc.")
+    ] = "builtin:pydoc",
+    *,
+    show: Annotated[
+        bool,
+        typer.Option("--show", help="Print the stored calibration; measure nothing."),
+    ] = False,
+    check: Annotated[
+        Path | None,
+        typer.Option(
+            "--check", metavar="FILE.jsonl", show_default=False,
+            help="Measure real runs that the fit has not seen, beside their predictions, and "
+            "append them to a file; cells that it holds already are not measured again.",
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Write the calibration as JSON.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    flags: dict[str, Any],
+) -> int | None:  # fmt: skip
+    """Measure this machine with a model, so that runs can be predicted; about two minutes.
+
+    Times real steps over a small grid of batches, contexts, draft lengths and budgets, fits the
+    cost model's constants to them, prints what the fit misses, and stores it for this model,
+    precision, device, number of threads and version. `run` and `predict` then use it.
+    """
+    from magicdec.cli.settings import resolve
+
+    settings = resolve(flags).settings
+    from magicdec.cli import calibrating
+
+    if show:
+        return calibrating.show(settings, flags.get("model") is not None, json)
+    from magicdec.cli.interrupts import before_exit
+    from magicdec.cli.progress import choose_display
+
+    display = choose_display(quiet)
+    before_exit(display.close)
+    try:
+        if check is not None:
+            return calibrating.check(settings, doc, check, display)
+        found = calibrating.calibrate(settings, doc, display.loading)
+    finally:
+        display.close()
+    calibrating.report(found, json)
+    TERMINAL.note(f"stored in {found.path}")
+    return None

@@ -1,0 +1,178 @@
+"""Opens, measures, fits, stores and prints, for `magicdec calibrate`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from magicdec.cli import interrupts
+from magicdec.cli.console import TERMINAL
+from magicdec.cli.knobs import Settings
+from magicdec.cli.progress import Display
+from magicdec.cli.session_api import GIB
+from magicdec.cli.tables import Cell, print_json, print_listing
+from magicdec.engine.errors import ConfigError
+from magicdec.profiles.calibrated import Calibration, fingerprint_of
+from magicdec.profiles.calibration import as_record, load_calibration, save_calibration
+
+if TYPE_CHECKING:
+    from magicdec.engine.session import Session
+
+Progress = Callable[[str, float | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one calibration gave."""
+
+    calibration: Calibration
+    path: Path
+    seconds: float  # measuring
+    prefill_s: float
+    rounds: int
+
+
+def calibrate(settings: Settings, document: str, progress: Progress) -> Found:
+    """Raises ConfigError, ModelError, OutOfMemoryError."""
+    session = open_session(settings, progress)
+    from magicdec.engine.memory import available_memory
+    from magicdec.profiles.bench.calibrating import Grid, measure
+    from magicdec.profiles.calibration_fit import fit_calibration, shape_of
+    from magicdec.profiles.costs.hardware import Device
+
+    environment = session.environment()
+    grid = Grid().within(session.spec.max_position)
+    measured = measure(session, document, grid, progress)
+    progress("fitting", None)
+    bandwidth, flops = measured.machine.best
+    device = Device(
+        f"{environment['device_name']}, {environment['threads']} threads",
+        float(available_memory(session.device)), bandwidth, flops,
+        source="the quickest large sum and fp32 GEMM measured while calibrating",
+    )  # fmt: skip
+    calibration = fit_calibration(
+        measured.samples, model=shape_of(session.spec, session.model_name), device=device,
+        fingerprint=fingerprint_of(environment),
+    )  # fmt: skip
+    path = save_calibration(calibration)
+    return Found(calibration, path, measured.seconds, measured.prefill_s, measured.rounds)
+
+
+def check(settings: Settings, document: str, path: Path, display: Display) -> int | None:
+    """Real runs beside predictions; prints a line for each cell, then the errors."""
+    session = open_session(settings, display.loading)
+    from magicdec.profiles.bench.checking import Check, read_cells, summary
+
+    fingerprint = fingerprint_of(session.environment())
+    calibration = load_calibration(session.model_name, fingerprint)
+    if calibration is None:
+        raise ConfigError(f"no calibration of {session.model_name}; run `magicdec calibrate` first")
+    stale = calibration.stale_because(fingerprint)
+    if stale:
+        raise ConfigError(f"the calibration is stale ({stale}); run `magicdec calibrate` again")
+    bench = Check(session, document, calibration)
+    done = read_cells(path)
+    display.close()
+    for cell in bench.run({c.key for c in done}, path):
+        done.append(cell)
+        TERMINAL.note(
+            f"B {cell.rows}, context {cell.context:,}, budget {cell.budget}, γ {cell.gamma}: "
+            f"predicted {cell.predicted:.2f}×, measured {cell.measured:.2f}×, "
+            f"error {cell.error:+.1%}"
+        )
+    errors = summary(done)
+    print(
+        f"{len(done)} cells: error of the predicted speedup median {errors.median:.1%}, "
+        f"p90 {errors.p90:.1%}, bias {errors.bias:+.1%}; right side of 1 in "
+        f"{errors.same_side} of {errors.judged}"
+    )
+    return None
+
+
+def open_session(settings: Settings, progress: Progress) -> Session:
+    """An engine session without documents. Raises ConfigError, ModelError."""
+    progress(f"opening {settings.model}", None)
+    from magicdec.engine.session import open_session as open_engine_session
+
+    interrupts.raise_again()
+    return open_engine_session(
+        settings.model, device=settings.device, dtype=settings.dtype, kv_dtype=settings.kv_dtype,
+        threads=settings.threads, attention=settings.attention, chunk=settings.chunk,
+        progress=progress, sync_phases=True,
+        prefill_cache=int(settings.prefill_cache_size * GIB) if settings.prefill_cache else 0,
+    )  # fmt: skip
+
+
+def show(settings: Settings, of_model: bool, json: bool) -> int | None:
+    """Prints the stored calibration of the model, or the newest of any. Raises ConfigError."""
+    calibration = load_calibration(settings.model)
+    if calibration is None and not of_model:
+        calibration = load_calibration()
+    if calibration is None:
+        raise ConfigError(f"no calibration of {settings.model}; run `magicdec calibrate`")
+    if json:
+        print_json(as_record(calibration))
+    else:
+        _print(calibration)
+    return None
+
+
+def report(found: Found, json: bool) -> None:
+    if json:
+        print_json(as_record(found.calibration))
+        return
+    _print(found.calibration)
+    TERMINAL.note(
+        f"{found.rounds} rounds in {found.seconds:.0f} s, after {found.prefill_s:.0f} s of prefill"
+    )
+
+
+def _print(calibration: Calibration) -> None:
+    mark = calibration.fingerprint
+    print(f"{mark['model']} on {calibration.hardware.device.name}, {calibration.created}")
+    print(", ".join(f"{key} {value}" for key, value in mark.items() if key != "model"))
+    device = calibration.hardware.device
+    print(f"read {device.bandwidth / 1e9:.1f} GB/s, fp32 GEMM {device.flops / 1e9:.0f} GFLOP/s\n")
+    print_listing(*_constants(calibration), "table")
+    print()
+    print_listing(
+        ["passes of", "cells", "median |error|", "p90", "bias"],
+        [
+            [r.kind, r.passes, f"{r.median:.1%}", f"{r.p90:.1%}", f"{r.bias:+.1%}"]
+            for r in calibration.residuals
+        ],
+        "table",
+    )
+    print()
+    print_listing(
+        ["selector", "once per row of 4,000 tokens"],
+        [[s.selector, f"{1e3 * s.seconds(4000):.0f} ms"] for s in calibration.selections],
+        "table",
+    )
+    print()
+    print_listing(
+        ["drafted by", "budget", "tokens", "acceptance by position, all before accepted"],
+        [
+            [f"{a.selector}, {a.weights} weights", a.budget, a.drafted,
+             " ".join(f"{rate:.2f}" for rate in a.rates)]
+            for a in calibration.acceptances
+        ],
+        "table",
+    )  # fmt: skip
+
+
+def _constants(calibration: Calibration) -> tuple[list[str], list[list[Cell]]]:
+    hardware = calibration.hardware
+    kinds = {"model": hardware.constants, **hardware.by_weights}
+    rows: list[list[Cell]] = [
+        [f"{kind} weights" if kind != "model" else "model",
+         f"{1e3 * c.layer_s:.3f}", f"{1e6 * c.compact_s:.2f}", f"{c.bandwidth_efficiency:.2f}",
+         f"{c.gemm_efficiency:.2f}", f"{c.attention_efficiency:.2f}", f"{c.overlap:.1f}",
+         f"{1e3 * c.step_s:.2f}" if kind == "model" else ""]
+        for kind, c in kinds.items()
+    ]  # fmt: skip
+    columns = ["constants of", "layer ms", "compact µs", "bandwidth", "GEMM", "attention",
+               "overlap", "step ms"]  # fmt: skip
+    return columns, rows

@@ -1,0 +1,168 @@
+"""Real steps of the engine over a small grid of batches, contexts and draft lengths, timed.
+
+One prefill serves all of it: rows are staggered prefixes of one document, and a slot beside theirs
+keeps the longest of them, from which they are copied.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from magicdec.engine.acceptance import Greedy
+from magicdec.engine.cache import KVCache, Prompt
+from magicdec.engine.clock import Clock
+from magicdec.engine.config import DecodeConfig, DraftWeights
+from magicdec.engine.draft_view import make_view
+from magicdec.engine.drafter import Drafter, SelfDrafter
+from magicdec.engine.memory import capacity
+from magicdec.engine.prefill import prefill
+from magicdec.engine.request import Request
+from magicdec.engine.row import Row
+from magicdec.engine.selectors.base import SELECTORS
+from magicdec.engine.session import Session
+from magicdec.engine.step import speculative_step
+from magicdec.profiles.bench.rows import STAGGER
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A context with a draft view, and the steps to take there with each batch."""
+
+    context: int
+    selector: str
+    budget: int
+    batches: tuple[int, ...]
+    steps: tuple[tuple[int, DraftWeights], ...]  # (γ, weights that draft)
+    repeats: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class StepSample:
+    """One step of `rows` rows. `context` and `entries` are means over rows of what a plain or
+    verify pass and a draft step read before the step's own tokens."""
+
+    visit: Visit
+    rows: int
+    gamma: int
+    weights: DraftWeights
+    context: float
+    entries: float
+    draft_s: float  # of one draft step
+    verify_s: float
+    rest_s: float  # commit and what else the step needs
+    accepted: tuple[int, ...]  # by row
+
+
+@dataclass(frozen=True, slots=True)
+class SelectSample:
+    """The selection of one row."""
+
+    selector: str
+    budget: int
+    context: int
+    seconds: float
+
+
+class StepBench:
+    """Holds a cache of `batch` rows of up to `context` tokens of a document.
+
+    Raises OutOfMemoryError when that is not there.
+    """
+
+    def __init__(
+        self, session: Session, ids: Sequence[int], *, batch: int, context: int, growth: int
+    ) -> None:
+        self._session, self._model, self._batch, self._growth = (
+            session,
+            session.model,
+            batch,
+            growth,
+        )
+        self._ids = tuple(ids[: context + STAGGER * (batch - 1)])
+        session.plan_memory(
+            [Request("", self._ids, slot) for slot in range(batch + 1)],
+            DecodeConfig(max_new_tokens=growth, budget=max(1, context)), batch + 1,
+        )  # fmt: skip
+        self._cache = KVCache(
+            session.model, session.backend, rows=batch + 1,
+            capacity=capacity(DecodeConfig(max_new_tokens=growth), len(self._ids)),
+            dtype=session.kv_dtype,
+        )  # fmt: skip
+        self._kept: dict[tuple[int, int], Prompt] = {}
+
+    def prefill(self) -> Iterator[float]:
+        """The longest row, into the slot that the others are copied from. Yields the done share."""
+        for chunk in prefill(
+            self._model, self._cache, self._batch, self._ids, chunk=self._session.chunk,
+            store=self._session.prefill_store,
+        ):  # fmt: skip
+            yield chunk.done / len(self._ids)
+        prompt, store = self._cache.prompts[self._batch], self._session.prefill_store
+        if store is not None and prompt is not None:
+            store.keep(self._cache, self._batch, prompt.tokens, prompt)
+
+    def visit(self, visit: Visit) -> Iterator[StepSample | SelectSample]:
+        self._place(visit.context)
+        view = make_view(
+            self._cache, SELECTORS.create(visit.selector, {}), budget=visit.budget,
+            context=len(self._ids), growth=self._growth, gamma=max(g for g, _ in visit.steps),
+        )  # fmt: skip
+        drafters: dict[DraftWeights, Drafter] = {}
+        for _, weights in visit.steps:
+            drafters[weights] = SelfDrafter(self._model, view, weights)
+            drafters[weights].prepare()
+        for slot in range(max(visit.batches)):
+            began = time.perf_counter()
+            view.admit(slot)
+            took = time.perf_counter() - began
+            yield SelectSample(visit.selector, visit.budget, self._cache.lengths[slot], took)
+        rows = [self._row(slot) for slot in range(max(visit.batches))]
+        for batch in sorted(visit.batches, reverse=True):
+            for _ in range(visit.repeats):
+                for gamma, weights in visit.steps:
+                    yield self._step(visit, rows[:batch], gamma, weights, drafters[weights])
+
+    def _place(self, context: int) -> None:
+        """Rows of `context` tokens and some more, into the slots of the batch."""
+        cache = self._cache
+        for slot in range(self._batch):
+            ids = self._ids[: context + STAGGER * slot]
+            known = self._kept.get((slot, context))
+            if known is None:
+                for _ in prefill(self._model, cache, slot, ids, chunk=self._session.chunk):
+                    pass
+                prompt = cache.prompts[slot]
+                assert prompt is not None
+                self._kept[slot, context] = prompt
+            else:
+                cache.copy_prefix(self._batch, slot, len(ids))
+                cache.prompts[slot], cache.prompt_lengths[slot] = known, len(ids)
+
+    def _row(self, slot: int) -> Row:
+        prompt = self._cache.prompts[slot]
+        assert prompt is not None
+        config = DecodeConfig(max_new_tokens=self._growth, ignore_eos=True)
+        row = Row(Request("", (), slot), slot, config, self._session.tokenizer, ())
+        row.take([int(prompt.logits.argmax())])
+        return row
+
+    def _step(
+        self, visit: Visit, rows: list[Row], gamma: int, weights: DraftWeights, drafter: Drafter
+    ) -> StepSample:
+        slots = [row.slot for row in rows]
+        context = sum(self._cache.lengths[s] for s in slots) / len(rows)
+        entries = sum(drafter.entries(s) for s in slots) / len(rows)
+        clock = Clock()
+        outcomes = speculative_step(
+            self._model, self._cache, drafter, Greedy(), rows, [gamma] * len(rows), clock
+        )
+        for row, outcome in zip(rows, outcomes, strict=True):
+            row.take(outcome.tokens)
+        phases = clock.lap()
+        return StepSample(
+            visit, len(rows), gamma, weights, context, entries,
+            draft_s=phases.draft / max(1, gamma), verify_s=phases.verify,
+            rest_s=phases.commit + phases.other, accepted=tuple(o.accepted for o in outcomes),
+        )  # fmt: skip
