@@ -11,6 +11,8 @@ from magicdec.cli.bars import rate
 from magicdec.cli.knobs import Settings
 
 Kind = tuple[object, ...]
+GREEDY = (0.0, 0, 1.0, 0.0)  # temperature, top-k, top-p, min-p
+CALIBRATION = 0  # in place of a run's number
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,14 @@ class Book:
             budgets = self._known.setdefault(_kind(settings, weights), {})
             budgets[settings.budget] = (rates, run)
 
+    def learn_calibrated(
+        self, selector: str, budget: int, weights: str, rates: tuple[float, ...]
+    ) -> None:
+        """Greedy, and with the selector's default options."""
+        if rates:
+            kind = (selector, (), weights, *GREEDY)
+            self._known.setdefault(kind, {}).setdefault(budget, (rates, CALIBRATION))
+
     def expect(self, settings: Settings, weights: str) -> Expected:
         """Between two measured budgets rates are interpolated over log(budget); beyond, held."""
         budgets = self._known.get(_kind(settings, weights))
@@ -54,7 +64,7 @@ class Book:
             return Expected((ASSUMED_ALPHA,), f"acceptance assumed {rate(ASSUMED_ALPHA)}", False)
         if settings.budget in budgets:
             rates, run = budgets[settings.budget]
-            return Expected(rates, f"acceptance of run {run}", True)
+            return Expected(rates, f"acceptance of {_source(run)}", True)
         return _between(budgets, settings.budget)
 
 
@@ -70,13 +80,17 @@ def _between(budgets: Mapping[int, tuple[tuple[float, ...], int]], budget: int) 
     if place in (0, len(known)):
         nearest = known[min(place, len(known) - 1)]
         rates, run = budgets[nearest]
-        return Expected(rates, f"acceptance of run {run} (budget {nearest:,})", True)
+        return Expected(rates, f"acceptance of {_source(run)} (budget {nearest:,})", True)
     low, high = known[place - 1], known[place]
     share = math.log(budget / low) / math.log(high / low)
     (below, first), (above, second) = budgets[low], budgets[high]
     longest = max(len(below), len(above))
     rates = tuple(_at(below, i) * (1 - share) + _at(above, i) * share for i in range(longest))
-    return Expected(rates, f"acceptance between runs {first} and {second}", True)
+    return Expected(rates, f"acceptance between {_source(first)} and {_source(second)}", True)
+
+
+def _source(run: int) -> str:
+    return f"run {run}" if run != CALIBRATION else "calibration"
 
 
 def _at(rates: Sequence[float], position: int) -> float:

@@ -127,7 +127,7 @@ class Controller:
         self.tuning.apply(report)
         match report:
             case Ready():
-                self.forecaster.see(report)
+                self.tuning.note(self.forecaster.see(report))
                 wanted, self._run_when_ready = self._run_when_ready, False
                 return self.run() if wanted else None
             case Failed():

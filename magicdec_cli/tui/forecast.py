@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,6 @@ from magicdec.engine.errors import MagicdecError
 
 if TYPE_CHECKING:
     from magicdec.profiles.costs.hardware import Hardware
-    from magicdec.profiles.costs.shapes import ModelShape
 
 ELEMENT_BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
 ROUGH_CPU = "cpu-avx2"
@@ -45,10 +45,14 @@ class Forecaster:
 
     ready: Ready | None = None
     book: Book = field(default_factory=Book)
-    _hardware: tuple[Hardware | None, bool] | None = None
+    remark: str = ""  # where the costs come from
+    _hardware: tuple[Hardware | None, bool] | None = None  # and whether its costs are rough
 
-    def see(self, ready: Ready) -> None:
+    def see(self, ready: Ready) -> str:
+        """Predicts for this model and machine from now on; says what the costs are worth."""
         self.ready, self._hardware = ready, None
+        self._machine()
+        return self.remark
 
     def weights(self, settings: Settings) -> str:
         """The draft weights that `auto` becomes, by the engine's rule."""
@@ -115,20 +119,45 @@ class Forecaster:
         return ELEMENT_BYTES.get(str(self.ready.environment.get(key)), 4.0)
 
     def _machine(self) -> tuple[Hardware | None, bool]:
-        """This machine as it was calibrated, else the catalogue's nearest: then it is rough."""
         if self._hardware is None:
             assert self.ready is not None
-            self._hardware = _find(self.ready.shape, self.ready.environment)
+            self._hardware = self._calibrated(self.ready) or _nearest(self.ready.environment)
         return self._hardware
 
+    def _calibrated(self, ready: Ready) -> tuple[Hardware, bool] | None:
+        """This machine as it was calibrated for this model, if that holds; a word if it does not.
 
-def _find(shape: ModelShape, environment: object) -> tuple[Hardware | None, bool]:
+        With it comes the acceptance that was seen then, for as long as no run tells better.
+        """
+        from magicdec.profiles.calibrated import fingerprint_of
+        from magicdec.profiles.calibration import load_calibration
+
+        fingerprint = fingerprint_of(ready.environment)
+        try:
+            found = load_calibration(str(fingerprint["model"]), fingerprint)
+        except MagicdecError as error:
+            self.remark = str(error)
+            return None
+        if found is None:
+            self.remark = "rough costs: run magicdec calibrate to predict for this machine"
+            return None
+        stale = found.stale_because(fingerprint)
+        if stale:
+            self.remark = f"the calibration is stale ({stale}): run magicdec calibrate again"
+            return None
+        self.remark = f"costs are those of the calibration of {found.created[:10]}"
+        for seen in found.acceptances:
+            self.book.learn_calibrated(seen.selector, seen.budget, seen.weights, seen.rates)
+        return found.hardware, False
+
+
+def _nearest(environment: Mapping[str, object]) -> tuple[Hardware | None, bool]:
+    """The catalogue's: its costs are rough."""
     from magicdec.profiles.costs.catalog import find_hardware
 
-    known = environment if isinstance(environment, dict) else {}
-    name = str(known.get("device_name", "")) if known.get("device") == "cuda" else ROUGH_CPU
+    gpu = environment.get("device") == "cuda"
     try:
-        return find_hardware(name), True
+        return find_hardware(str(environment.get("device_name")) if gpu else ROUGH_CPU), True
     except MagicdecError:
         return None, True
 

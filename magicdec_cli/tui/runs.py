@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -9,7 +10,7 @@ from typing import Literal
 from magicdec.cli.knobs import Settings
 from magicdec.cli.live_state import PLAIN, SPECULATIVE, LiveState, RunInfo
 from magicdec.cli.tui.forecast import Forecast
-from magicdec.cli.tui.pace import Measured, Pace, live_speedup, spread_of
+from magicdec.cli.tui.pace import KEPT, Measured, Pace, live_speedup, spread_of
 from magicdec.engine.events import Event, StepFinished
 from magicdec.engine.report import Recorder, RunReport, Tally
 from magicdec.engine.verdict import Losslessness
@@ -28,6 +29,7 @@ class Pass:
     state: LiveState
     pace: Pace = field(default_factory=Pace)
     history: list[tuple[int, int]] = field(default_factory=list)  # accepted, drafted of each step
+    steps: deque[StepFinished] = field(default_factory=lambda: deque(maxlen=KEPT))
     _report: RunReport | None = None
 
     def add(self, event: Event) -> None:
@@ -35,6 +37,7 @@ class Pass:
         self.state.add(event)
         if isinstance(event, StepFinished):
             self.pace.add(event)
+            self.steps.append(event)
             drafted = sum(share.drafted for share in event.rows)
             if drafted:
                 accepted = sum(share.accepted for share in event.rows)

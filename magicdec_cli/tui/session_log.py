@@ -13,8 +13,10 @@ from magicdec.cli.tui.runs import RunState
 from magicdec.cli.tui.state import Tuning
 from magicdec.engine.errors import ConfigError
 from magicdec.profiles.records import run_record
+from magicdec.profiles.storage.from_reports import step_times
 from magicdec.profiles.storage.from_run import profile_of_run
-from magicdec.profiles.storage.schema import Cell, Header, Predicted, Profile, Source, StepTimes
+from magicdec.profiles.storage.header import Header, Source
+from magicdec.profiles.storage.schema import Cell, Predicted, Profile, StepTimes
 from magicdec.profiles.storage.writing import ProfileWriter
 
 
@@ -104,18 +106,7 @@ def _without_lengths(header: Header) -> tuple[Source, ...]:
 def _step(run: RunState, tuning: Tuning) -> StepTimes:
     plain, speculative = tuning.plain_of(run), run.speculative
     assert speculative is not None
-    tally, gamma = speculative.tally, run.settings.gamma
-
-    def seconds(ms: float | None) -> float | None:
-        return None if ms is None else ms / 1e3
-
-    draft = speculative.pace.median_ms("draft")
-    return StepTimes(
-        seconds(plain.pace.median_ms("step")) if plain is not None else None,
-        None if draft is None else draft / 1e3 / gamma,
-        seconds(speculative.pace.median_ms("verify")),
-        tally.phases.select / tally.steps if tally.finished and tally.steps else None,
-    )
+    return step_times(plain.steps if plain is not None else (), speculative.steps)
 
 
 def _predicted(run: RunState) -> Predicted | None:
