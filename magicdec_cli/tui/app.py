@@ -32,6 +32,10 @@ MOST_RUNS = 50  # of one sweep
 
 class TuningApp(App[None]):
     TITLE = "magicdec"
+    CSS = """
+    ToastRack { dock: top; align: right top; margin: 1 0 0 0; }  /* the knobs stay in sight */
+    .-ascii Toast { border-left: ascii $accent; }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "quit", "quit", show=False, priority=True)
     ]
@@ -41,15 +45,13 @@ class TuningApp(App[None]):
 
     def __init__(
         self, link: Link, sources: Sequence[str], settings: Settings, *, log: Log | None = None,
-        ascii: bool = False, demo: bool = False,
+        ascii: bool = False, demo: bool = False, now: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         super().__init__()
         self.look = ASCII if ascii else Symbols()
         self.ascii, self.demo = ascii, demo
-        started = time.monotonic()
-        self.controller = Controller(
-            link, sources, settings, lambda: time.monotonic() - started, log
-        )
+        started = now()
+        self.controller = Controller(link, sources, settings, lambda: now() - started, log)
         self._inbox: deque[Report] = deque()
         self._main: MainScreen | None = None
 
@@ -108,15 +110,11 @@ class TuningApp(App[None]):
 
     def action_explore(self) -> None:
         knob = self.main.chosen
-        value = getattr(self.controller.settings, knob.name)
-        if not knob.numeric or value is None:
+        values = around(knob, self.controller.settings) if knob.numeric else []
+        if not values:
             self.tell("explore", "choose a knob that has a number, with tab")
             return
         whole = knob.knob.kind == "int"
-        values = around(knob, value)
-        context = self.controller.settings.context
-        if knob.name == "budget" and context is not None:  # beyond it the draft sees all anyway
-            values = [v for v in values if v <= context]
         text = ",".join(f"{v:.0f}" if whole else f"{v:g}" for v in values)
         about = (
             f"Runs the settings once for each value of {knob.label}; the curve (6) shows the "

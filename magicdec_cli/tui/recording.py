@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from magicdec.cli.knobs import Settings
@@ -12,12 +13,13 @@ from magicdec.cli.tui.link import Link, ProcessLink
 from magicdec.cli.tui.messages import Command, Failed, Gone, Open, Ready, Report, Run, RunEnded
 from magicdec.cli.tui.replay import Moment, write_recording
 
-FIRST = Settings(context=2000, batch=2, max_new_tokens=96)
+# One thread: a busy machine disturbs it least.
+FIRST = Settings(context=2000, batch=4, max_new_tokens=64, threads=1)
 RUNS = (
     FIRST,
-    Settings(context=2000, batch=2, max_new_tokens=96, budget=64),
-    Settings(context=2000, batch=2, max_new_tokens=96, gamma=5),
-    Settings(context=2000, batch=2, max_new_tokens=96, selector="streaming"),
+    replace(FIRST, budget=64),
+    replace(FIRST, gamma=5),
+    replace(FIRST, selector="streaming"),
 )
 
 

@@ -19,6 +19,7 @@ LABELS = {
 }  # fmt: skip
 SMALL = 64  # up to here integers step by one, larger ranges by powers of two
 TENTH = 0.1
+LEAST_BUDGET = 32  # of a sweep; with less some selectors have no choice left
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +105,21 @@ def tui_knobs(gamma: str = "γ") -> tuple[TuiKnob, ...]:
     return tuple(TuiKnob(table[name], label) for name, label in labels.items())
 
 
-def around(knob: TuiKnob, value: float, count: int = 7) -> list[float]:
-    """Values of a numeric knob around one, for a sweep: as many below as above where it can."""
+def around(knob: TuiKnob, settings: Settings, count: int = 7) -> list[float]:
+    """Values of a numeric knob around its own, as many below as above where the range allows."""
+    value = getattr(settings, knob.name)
+    if value is None:
+        return []
     low, high = knob.knob.low or 0, knob.knob.high or 0
     if knob.name == "gamma":
-        return [float(g) for g in range(1, count + 1)]
+        return [float(gamma) for gamma in range(1, count + 1)]
     if knob.name == "temperature":
         return [round(0.2 * i, 1) for i in range(count - 1)]
+    if knob.name == "budget" and settings.context is not None:
+        high = max(settings.context, value)  # beyond it the draft sees all anyway
+        low = min(LEAST_BUDGET, value)
     base = 1 << max(int(value).bit_length() - 1, 0)
-    values = [base * 2.0**power for power in range(-(count // 2), count // 2 + 1)]
+    half = count // 2
+    above = sum(base * 2**power <= high for power in range(1, half + 1))
+    values = [base * 2.0**power for power in range(-(count - 1 - above), above + 1)]
     return sorted({v for v in (*values, float(value)) if low <= v <= high})

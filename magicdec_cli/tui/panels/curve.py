@@ -57,7 +57,7 @@ class CurvePanel(Panel):
         value = getattr(curve.settings, curve.knob.name)
         if value is None:
             return [faint(f"set {curve.knob.label} to a number to see a curve")]
-        values = curve.values or tuple(around(curve.knob, value))
+        values = curve.values or tuple(around(curve.knob, curve.settings))
         points = measured_points(curve, view, self.look.rule == "-")
         if self._priced is None:
             self._priced = _line(curve, values)

@@ -28,7 +28,7 @@ MainScreen TextPanel, MainScreen CurvePanel, MainScreen RunsPanel, MainScreen Lo
 
 MainScreen.-compact > #body { grid-size: 2 2; grid-columns: 2fr 3fr; }
 
-MainScreen.-medium > #body { grid-size: 6 3; grid-rows: 9 1fr 1fr; }
+MainScreen.-medium > #body { grid-size: 6 3; grid-rows: 11 1fr 1fr; }
 MainScreen.-medium AcceptancePanel, MainScreen.-medium PhasesPanel,
 MainScreen.-medium PositionsPanel, MainScreen.-medium SpeedupPanel { column-span: 2; }
 MainScreen.-medium TextPanel { column-span: 4; display: block; }
