@@ -34,7 +34,14 @@ class TuningApp(App[None]):
     TITLE = "magicdec"
     CSS = """
     ToastRack { dock: top; align: right top; margin: 1 0 0 0; }  /* the knobs stay in sight */
-    .-ascii Toast { border-left: ascii $accent; }
+    Screen:ansi Framed { border: round ansi_bright_black;
+        &:focus, &:focus-within { border: round ansi_blue; } }
+    .-ascii Framed { border: ascii $foreground 30%;
+        &:focus, &:focus-within { border: ascii $accent; } }
+    Screen.-ascii:ansi Framed { border: ascii ansi_bright_black;
+        &:focus, &:focus-within { border: ascii ansi_blue; } }
+    .-ascii Toast { border-left: ascii $accent; border-right: none; }
+    .-ascii RunsPanel > DataTable { scrollbar-size: 0 0; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "quit", "quit", show=False, priority=True)

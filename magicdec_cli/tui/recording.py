@@ -13,8 +13,7 @@ from magicdec.cli.tui.link import Link, ProcessLink
 from magicdec.cli.tui.messages import Command, Failed, Gone, Open, Ready, Report, Run, RunEnded
 from magicdec.cli.tui.replay import Moment, write_recording
 
-# One thread: a busy machine disturbs it least.
-FIRST = Settings(context=2000, batch=4, max_new_tokens=64, threads=1)
+FIRST = Settings(context=4000, batch=4, max_new_tokens=64)
 RUNS = (
     FIRST,
     replace(FIRST, budget=64),

@@ -43,7 +43,8 @@ ENVIRONMENT = {
     "dtype": "float32", "kv_dtype": "float32", "draft_weights": "int8", "threads": 2,
 }  # fmt: skip
 SETTINGS = Settings(context=1000, batch=2, max_new_tokens=25)
-WORDS = "The parser reads one option after the other and keeps what it does not know. ".split(" ")
+TEXT = "The parser reads one option after the other and keeps what it does not know."
+WORDS = TEXT.split()
 READY = Ready(ENVIRONMENT, SHAPE, 16 * 2**30, True)
 
 

@@ -25,13 +25,6 @@ class Framed(Widget):
         border-title-color: $foreground; border-subtitle-color: $foreground 60%;
         &:focus, &:focus-within { border: round $accent; border-title-style: bold reverse; }
     }
-    .-ascii Framed { border: ascii $foreground 30%;
-        &:focus, &:focus-within { border: ascii $accent; }
-    }
-    Screen:ansi Framed { border: round ansi_bright_black;
-        &:focus, &:focus-within { border: round ansi_blue; }
-    }
-    .-ascii:ansi Framed { border: ascii ansi_bright_black; }
     """
 
     key: ClassVar[str] = ""

@@ -27,7 +27,6 @@ class RunsPanel(Framed):
         & > .datatable--cursor { text-style: reverse; background: transparent; }
         & > .datatable--hover, & > .datatable--header-hover { background: transparent; }
     }
-    .-ascii RunsPanel > DataTable { scrollbar-size: 0 0; }
     """
 
     key, title = "5", "runs"

@@ -85,9 +85,9 @@ def state_mark(view: View, look: Symbols) -> Text:
         text.append(f"{pause} view paused  ", "bold yellow")
     if view.phase == "loading":
         return text.append("loading ", "bold")
-    if run is None:
-        words = {"failed": f"{fail} not loaded ", "gone": f"{fail} engine ended "}
-        return text.append(words.get(view.phase, "ready "), "bold")
+    ended = {"failed": f"{fail} not loaded ", "gone": f"{fail} engine ended, r restarts "}
+    if view.phase in ended or run is None:
+        return text.append(ended.get(view.phase, "ready "), "bold")
     style, mark = {
         "finished": ("green", look.check), "stopped": ("yellow", stop), "failed": ("red", fail),
     }.get(run.status, ("cyan", play))  # fmt: skip

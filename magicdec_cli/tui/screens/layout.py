@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 SizeClass = Literal["-tiny", "-compact", "-medium", "-large"]
 SIZE_CLASSES: tuple[SizeClass, ...] = ("-tiny", "-compact", "-medium", "-large")
+
+
+#: Panels that a size class shows side by side, by their keys; "" has none of its own.
+OVERVIEW: Mapping[SizeClass, str] = {"-tiny": "", "-compact": "1234", "-medium": "123457",
+                                     "-large": "12345678"}  # fmt: skip
 
 
 def size_class(width: int, height: int) -> SizeClass:

@@ -23,7 +23,7 @@ from magicdec.cli.tui.panels.runs import RunsPanel
 from magicdec.cli.tui.panels.speedup import SpeedupPanel
 from magicdec.cli.tui.panels.status import StatusLines
 from magicdec.cli.tui.panels.text import TextPanel
-from magicdec.cli.tui.screens.layout import CSS, SIZE_CLASSES, size_class
+from magicdec.cli.tui.screens.layout import CSS, OVERVIEW, SIZE_CLASSES, SizeClass, size_class
 from magicdec.cli.tui.stepping import TuiKnob, tui_knobs
 from magicdec.cli.tui.view import View, Viewer
 from magicdec.engine.errors import ConfigError
@@ -65,6 +65,7 @@ class MainScreen(Screen[None]):
         self._viewer = Viewer(self.tuner.controller.tuning, self.tuner.demo)
         self._paused = False
         self._dirty = True
+        self._size_class: SizeClass = "-compact"
         self.view: View | None = None
 
     @property
@@ -99,7 +100,7 @@ class MainScreen(Screen[None]):
         self.refresh_knobs()
 
     def _classify(self, width: int, height: int) -> None:
-        chosen = size_class(width, height)
+        chosen = self._size_class = size_class(width, height)
         for name in SIZE_CLASSES:
             self.set_class(name == chosen, name)
         status = self.query_one(StatusLines)
@@ -166,7 +167,7 @@ class MainScreen(Screen[None]):
     def begin_exploring(self) -> None:
         """Shows the curve that a sweep fills."""
         panel = self.query_one(CurvePanel)
-        if not panel.display:
+        if not self._in_overview(panel):
             self._stage(panel)
         self.refresh_knobs()
         self.refresh_view()
@@ -218,16 +219,21 @@ class MainScreen(Screen[None]):
         if isinstance(panel, KnobsPanel):
             self._knob_field().focus()
             return
-        if not panel.display:
+        if not self._in_overview(panel):
             self._stage(panel)
         self._focus(panel)
+
+    def _in_overview(self, panel: Framed) -> bool:
+        return not panel.key or panel.key in OVERVIEW[self._size_class]
 
     def action_maximise(self) -> None:
         panel = self.focused_panel()
         if panel is None or isinstance(panel, KnobsPanel):
             return
         if self.has_class("-max"):
-            self.action_overview()
+            self.remove_class("-max")
+            if self._in_overview(panel):
+                self._unstage()
         else:
             self._stage(panel)
             self.add_class("-max")
@@ -236,7 +242,7 @@ class MainScreen(Screen[None]):
     def action_overview(self) -> None:
         self._unstage()
         panel = self.focused_panel()
-        if panel is None or not panel.display:
+        if panel is None or not self._in_overview(panel):
             self._knob_field().focus()
 
     def _stage(self, panel: Framed) -> None:
