@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.command import CommandPalette
 from textual.message import Message
 from textual.screen import Screen
 
@@ -38,10 +39,15 @@ class TuningApp(App[None]):
         &:focus, &:focus-within { border: round ansi_blue; } }
     .-ascii Framed { border: ascii $foreground 30%;
         &:focus, &:focus-within { border: ascii $accent; } }
-    Screen.-ascii:ansi Framed { border: ascii ansi_bright_black;
+    .-ascii Screen:ansi Framed { border: ascii ansi_bright_black;
         &:focus, &:focus-within { border: ascii ansi_blue; } }
     .-ascii Toast { border-left: ascii $accent; border-right: none; }
-    .-ascii RunsPanel > DataTable { scrollbar-size: 0 0; }
+    .-ascii RunsPanel > DataTable, .-ascii VerticalScroll { scrollbar-size: 0 0; }
+    .-ascii OptionList { scrollbar-size: 0 0; }
+    .-ascii Dialog > Vertical { border: ascii $accent; }
+    .-ascii CommandPalette > Vertical > * { border: none; }
+    .-ascii SearchIcon { display: none; }
+    .-ascii CommandList { border: none; scrollbar-size: 0 0; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "quit", "quit", show=False, priority=True)
@@ -70,6 +76,13 @@ class TuningApp(App[None]):
     def main(self) -> MainScreen:
         assert self._main is not None
         return self._main
+
+    def on_mount(self) -> None:
+        self.set_class(self.ascii, "-ascii")
+
+    def action_command_palette(self) -> None:
+        """Textual's own, with a prompt that every terminal can show."""
+        self.push_screen(CommandPalette(placeholder="Search for commands"))
 
     def on_ready(self) -> None:
         self.controller.start(self._heard)

@@ -111,12 +111,9 @@ def _loading(view: View, look: Symbols) -> Text:
 def _progress(run: RunView, look: Symbols) -> Text:
     if run.tally is None or run.prefill is not None:
         return Text("")
-    text = Text(no_wrap=True)
     if run.status in ("checking", "finished"):
-        text.append("lossless ", "dim").append_text(lossless_mark(run, look))
-    else:
-        text.append_text(bar(run.share, SHARE_BAR, "green", look)).append(
-            f" {run.share:>4.0%}", "dim"
-        )
+        return Text("lossless ", "dim", no_wrap=True).append_text(lossless_mark(run, look))
+    text = Text(no_wrap=True)
+    text.append_text(bar(run.share, SHARE_BAR, "green", look)).append(f" {run.share:>4.0%}", "dim")
     steps = f"{run.tally.steps:,} step{'s' * (run.tally.steps != 1)}"
     return text.append(f"  {steps} ", "dim")

@@ -29,14 +29,12 @@ class Dialog(ModalScreen[Answer]):
         border-title-style: bold; border-subtitle-color: $foreground 60%;
     }
     Dialog.-error > Vertical { border: round $error; }
-    Dialog.-ascii > Vertical { border: ascii $accent; }
     Dialog:ansi > Vertical { border: round ansi_blue; }
-    Dialog.-ascii:ansi > Vertical { border: ascii ansi_blue; }
     Dialog Static { width: 1fr; height: auto; }
     Dialog Input { margin: 1 0 0 0; border: none; height: 1; padding: 0 1; background: $boost; }
     Dialog OptionList { height: auto; max-height: 12; margin: 1 0 0 0; border: none;
         scrollbar-size: 1 1; background: transparent; padding: 0; }
-    Dialog.-ascii OptionList { scrollbar-size: 0 0; }
+    Dialog Input:focus, Dialog OptionList:focus { border: none; }
     Dialog .problem { color: $error; height: auto; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "close")]
@@ -53,9 +51,6 @@ class Dialog(ModalScreen[Answer]):
 
     def parts(self) -> ComposeResult:
         raise NotImplementedError
-
-    def on_mount(self) -> None:
-        self.set_class(bool(getattr(self.app, "ascii", False)), "-ascii")
 
     def action_leave(self) -> None:
         self.dismiss(None)
@@ -99,7 +94,6 @@ class ChoiceDialog(Dialog[str]):
             yield Input(placeholder=self._other)
 
     def on_mount(self) -> None:
-        super().on_mount()
         options = self.query_one(OptionList)
         if self._now in self._choices:
             options.highlighted = self._choices.index(self._now)

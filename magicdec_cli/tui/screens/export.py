@@ -43,7 +43,6 @@ class ExportDialog(Dialog[str]):
         yield Static(classes="problem", markup=False)
 
     def on_mount(self) -> None:
-        super().on_mount()
         options = self.query_one(OptionList)
         options.highlighted = 0 if self._runs else len(KINDS) - 1
         options.focus()

@@ -88,7 +88,6 @@ class MainScreen(Screen[None]):
         yield Footer(show_command_palette=False, compact=True)
 
     def on_mount(self) -> None:
-        self.set_class(self.tuner.ascii, "-ascii")
         self._classify(self.size.width, self.size.height)
         self._knob_field().focus()
         self.refresh_knobs()
