@@ -152,7 +152,7 @@ class Session:
         return require_fit(
             self._checkpoint.spec, config, batch=min(batch, len(requests)),
             context=_longest(requests), chunk=self.chunk, dtype=self.dtype,
-            kv_dtype=self.kv_dtype, device=self.device, available=self._available(),
+            kv_dtype=self.kv_dtype, device=self.device, available=self.memory_room(),
         )  # fmt: skip
 
     def forecast(self, config: DecodeConfig, *, batch: int, context: int) -> MemoryForecast:
@@ -160,17 +160,17 @@ class Session:
         return forecast(
             self._checkpoint.spec, config, batch=batch, context=context, chunk=self.chunk,
             dtype=self.dtype, kv_dtype=self.kv_dtype, device=self.device,
-            available=self._available(),
+            available=self.memory_room(),
         )  # fmt: skip
 
-    def _available(self) -> int:
-        """Free bytes; what this session holds already is part of a forecast, and so counts."""
-        free = available_memory(self.device)
+    def memory_room(self) -> int:
+        """Bytes that the model and a run may take: what is free, and what this session holds."""
+        room = available_memory(self.device)
         if self._model is not None:
-            free += self._checkpoint.spec.parameters * self.dtype.itemsize + self._model.twin_bytes
+            room += self._checkpoint.spec.parameters * self.dtype.itemsize + self._model.twin_bytes
         if self._engine is not None:
-            free += self._engine.cache.k.nbytes + self._engine.cache.v.nbytes
-        return free
+            room += self._engine.cache.k.nbytes + self._engine.cache.v.nbytes
+        return room
 
     def warnings(self, requests: Sequence[Request], config: DecodeConfig) -> list[str]:
         """What the user should know about this session, these settings and the last run."""

@@ -23,6 +23,7 @@ from magicdec.cli.predict_command import predict
 from magicdec.cli.record_command import RECORD_EPILOG, RECORD_GRIDS, record
 from magicdec.cli.run_command import EPILOG, run
 from magicdec.cli.survey_command import SURVEY_EPILOG, SURVEY_GRIDS, survey
+from magicdec.cli.tui_command import tui
 from magicdec.cli.tune_command import TUNE_EPILOG, TUNE_GRIDS, tune
 from magicdec.engine.errors import MagicdecError
 
@@ -54,6 +55,7 @@ app.command("run", cls=HelpWithTerms, epilog=EPILOG)(with_common(with_settings(r
 app.command("tune", cls=TuneHelp, epilog=TUNE_EPILOG)(
     with_common(with_settings(tune, grids=TUNE_GRIDS))
 )
+app.command("tui", cls=GroupedHelp, epilog=EPILOG)(with_common(with_settings(tui)))
 app.command("predict", cls=PredictHelp, epilog=PREDICT_EPILOG)(with_common(predict))
 app.command("calibrate", cls=GroupedHelp)(with_common(with_settings(calibrate, GROUPS)))
 app.command("selectors", cls=GroupedHelp)(with_common(commands.selectors))

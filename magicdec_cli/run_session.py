@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -115,10 +115,11 @@ def _decode(
 
 def run_info(
     settings: Settings,
-    env: dict[str, object],
+    env: Mapping[str, object],
     requests: Sequence[Request],
     prediction: Prediction | None = None,
 ) -> RunInfo:
+    """The settings that frame a run's numbers, as they came out in this environment."""
     dtype, kv = (str(env.get(key, getattr(settings, key))) for key in ("dtype", "kv_dtype"))
     selector = settings.selector.rpartition(":")[2]
     if env.get("draft_weights") == "int8":

@@ -6,6 +6,7 @@ Importing this module is cheap; what imports torch is imported where it is used.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,6 +17,7 @@ from magicdec.engine.events import Event
 from magicdec.engine.report import RunReport
 from magicdec.engine.request import Request
 from magicdec.engine.verdict import Losslessness
+from magicdec.profiles.costs.shapes import ModelShape
 
 if TYPE_CHECKING:
     from magicdec.engine.loading.aliases import ModelInfo
@@ -27,6 +29,15 @@ GIB = 2**30
 
 #: Called with what is being done and the done share of it, None when it cannot be known.
 Progress = Callable[[str, float | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What predictions need to know of an opened model and its device."""
+
+    shape: ModelShape
+    memory_bytes: int  # that the model and its runs may take together
+    int8: bool  # whether int8 weights can draft here
 
 
 class Session(Protocol):
@@ -41,6 +52,13 @@ class Session(Protocol):
 
     def memory(self) -> list[tuple[str, int]]:
         """What needs memory, and bytes. Raises OutOfMemoryError when the run does not fit."""
+
+    def load(self) -> None:
+        """Reads the weights now instead of at the first run."""
+
+    def facts(self) -> Facts: ...
+    def configured(self, settings: Settings) -> Session:
+        """The same model and documents, to be run with other settings."""
 
     def run(self, config: DecodeConfig) -> Generator[Event, None, None]: ...
     def check(self, plain: RunReport, speculative: RunReport) -> Losslessness: ...
@@ -73,6 +91,26 @@ class OpenedSession:
     def memory(self) -> list[tuple[str, int]]:
         plan = self._session.plan_memory(self._requests, self._config, self._settings.batch)
         return plan.lines()
+
+    def load(self) -> None:
+        _ = self._session.model
+
+    def facts(self) -> Facts:
+        from magicdec.kernels.linear import int8_unsupported
+
+        session = self._session
+        spec = session.model.spec
+        shape = ModelShape(
+            name=session.model_name, layers=spec.layers, hidden=spec.hidden_size,
+            intermediate=spec.intermediate_size, heads=spec.heads, kv_heads=spec.kv_heads,
+            head_dim=spec.head_dim, vocab=spec.vocab_size, max_position=spec.max_position,
+            tied=spec.tied,
+        )  # fmt: skip
+        int8 = not int8_unsupported(session.device, session.dtype)
+        return Facts(shape, session.memory_room(), int8)
+
+    def configured(self, settings: Settings) -> OpenedSession:
+        return OpenedSession(self._session, self._documents, settings)
 
     def run(self, config: DecodeConfig) -> Generator[Event, None, None]:
         return self._session.run(self._requests, config, batch=self._settings.batch)

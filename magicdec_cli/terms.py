@@ -104,12 +104,34 @@ TUNE_TERMS: dict[str, str] = {
     "95%": "interval of the surveyed Ω, over rows",
     "range": "the speedups of the slowest and the fastest round",
     "~": "predicted, not run",
-    "predicted, tuned": "decode seconds of plain decoding / those of the setting, from the survey's "
-    "acceptance and the calibration's step times, the one-off selection and slower rows included",
-    "measured, tuned": "the same from real runs of the same rows: median over the rounds, and the range",
+    "predicted, tuned": "decode seconds of plain decoding / those of the setting, from the "
+    "survey's acceptance and the calibration's step times, the one-off selection and slower rows included",
+    "measured, tuned": "the same from real runs of the same rows: median over the rounds",
     "≈": "no worse than the best beyond chance: rows (predicted) or rounds (measured) disagree",
     "proven": "faster than the plain run of the same round in every round",
     "!": "does not fit in memory",
 }
 
-TERMS = RUN_TERMS | PREDICT_TERMS | PROFILE_TERMS | SURVEY_TERMS | TUNE_TERMS
+#: What only the terminal app shows.
+APP_TERMS: dict[str, str] = {
+    "plain step": "T_T: median milliseconds of a step of plain decoding, the same rows",
+    "predicted": "speedup by the cost model, T_T * length / (γ * T_D + T_V + the rest): T_D one "
+    "draft step, T_V one verify pass, length the tokens per step that acceptance gives, "
+    "1 + a1 + a1*a2 + ... with the conditional acceptance a_i of each position",
+    "gap": "measured / predicted - 1",
+    "± of a speedup": "95% half-width: 1.96 times the standard error of the ratio, from how "
+    "seconds and tokens vary from step to step; it knows nothing of a machine that was slower in "
+    "one run",
+    "break-even length": "median step of speculative decoding / plain step: with fewer tokens per "
+    "row and step than this, plain decoding is faster",
+    "pinned": "the run that others are compared with; c pins the one that is shown",
+    "vs pinned": "tokens/s of a run / those of the pinned run",
+    "Ω": "tokens per step and row that are expected from the acceptance",
+    "memory needed": "weights and caches of the next run; what a pass needs besides is left out",
+    "rough": "costs of a generic machine, because this one is not calibrated",
+    "assumed": "an acceptance of .80 at every position, until a run with the same selector, draft "
+    "weights and sampling has measured it",
+}
+
+# What a run calls by a name comes first.
+TERMS = APP_TERMS | RUN_TERMS | PREDICT_TERMS | PROFILE_TERMS | SURVEY_TERMS | TUNE_TERMS

@@ -1,0 +1,245 @@
+"""The app: ties the controller, which talks to the engine, to the screens."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import ClassVar
+
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.command import CommandPalette
+from textual.message import Message
+from textual.screen import Screen
+
+from magicdec.cli.console import ASCII, Symbols
+from magicdec.cli.knobs import Settings
+from magicdec.cli.tui.controller import Controller, Log, Notice
+from magicdec.cli.tui.link import Link
+from magicdec.cli.tui.messages import Happened, Loading, Report
+from magicdec.cli.tui.panels.base import Framed
+from magicdec.cli.tui.screens.dialogs import ChoiceDialog, LineDialog, MessageDialog
+from magicdec.cli.tui.screens.export import ExportDialog, export_to
+from magicdec.cli.tui.screens.help import keys_help, panel_help
+from magicdec.cli.tui.screens.main import MainScreen
+from magicdec.cli.tui.stepping import TuiKnob, around
+from magicdec.engine.errors import ConfigError, MagicdecError
+from magicdec.profiles.sweep import sweep
+
+Change = Callable[[Settings], Settings]
+MOST_RUNS = 50  # of one sweep
+
+
+class TuningApp(App[None]):
+    TITLE = "magicdec"
+    CSS = """
+    ToastRack { dock: top; align: right top; margin: 1 0 0 0; }  /* the knobs stay in sight */
+    Screen:ansi Framed { border: round ansi_bright_black;
+        &:focus, &:focus-within { border: round ansi_blue; } }
+    .-ascii Framed { border: ascii $foreground 30%;
+        &:focus, &:focus-within { border: ascii $accent; } }
+    .-ascii Screen:ansi Framed { border: ascii ansi_bright_black;
+        &:focus, &:focus-within { border: ascii ansi_blue; } }
+    .-ascii Toast { border-left: ascii $accent; border-right: none; }
+    .-ascii RunsPanel > DataTable, .-ascii VerticalScroll { scrollbar-size: 0 0; }
+    .-ascii OptionList { scrollbar-size: 0 0; }
+    .-ascii Dialog > Vertical { border: ascii $accent; }
+    .-ascii CommandPalette > Vertical > * { border: none; }
+    .-ascii SearchIcon { display: none; }
+    .-ascii CommandList { border: none; scrollbar-size: 0 0; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c", "quit", "quit", show=False, priority=True)
+    ]
+
+    class Reports(Message):
+        """The engine has said something; it waits in the inbox."""
+
+    def __init__(
+        self, link: Link, sources: Sequence[str], settings: Settings, *, log: Log | None = None,
+        ascii: bool = False, demo: bool = False, now: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.look = ASCII if ascii else Symbols()
+        self.ascii, self.demo = ascii, demo
+        started = now()
+        self.controller = Controller(link, sources, settings, lambda: now() - started, log)
+        self._inbox: deque[Report] = deque()
+        self._main: MainScreen | None = None
+
+    def get_default_screen(self) -> Screen[object]:
+        self._main = MainScreen()
+        return self._main  # type: ignore[return-value]
+
+    @property
+    def main(self) -> MainScreen:
+        assert self._main is not None
+        return self._main
+
+    def on_mount(self) -> None:
+        self.set_class(self.ascii, "-ascii")
+
+    def action_command_palette(self) -> None:
+        """Textual's own, with a prompt that every terminal can show."""
+        self.push_screen(CommandPalette(placeholder="Search for commands"))
+
+    def on_ready(self) -> None:
+        self.controller.start(self._heard)
+
+    def _heard(self, report: Report) -> None:
+        """In the link's thread. Reports that come faster than they are handled share a message."""
+        waiting = bool(self._inbox)
+        self._inbox.append(report)
+        if not waiting:
+            self.post_message(self.Reports())
+
+    def on_tuning_app_reports(self) -> None:
+        urgent = False
+        while self._inbox:
+            report = self._inbox.popleft()
+            notice = self.controller.receive(report)
+            urgent |= not isinstance(report, Happened | Loading)
+            if notice is not None:
+                self._give(notice)
+        if urgent:
+            self.main.refresh_knobs()  # acceptance or the machine may be known now
+        self.main.heard(urgent)
+
+    def _give(self, notice: Notice) -> None:
+        if notice.kind == "error":
+            self.push_screen(MessageDialog(notice.title, notice.text, error=True))
+        else:
+            self.tell(notice.title, notice.text)
+
+    def tell(self, title: str, text: str) -> None:
+        self.notify(text, title=title, timeout=4, markup=False)
+
+    # Actions
+
+    def action_run(self, again: bool = False) -> None:
+        notice = self.controller.run(again=again)
+        if notice is not None:
+            self._give(notice)
+        self.main.refresh_knobs()
+        self.main.heard(True)
+
+    def action_stop(self) -> None:
+        self.controller.stop()
+        self.main.heard(True)
+
+    def action_explore(self) -> None:
+        knob = self.main.chosen
+        values = around(knob, self.controller.settings) if knob.numeric else []
+        if not values:
+            self.tell("explore", "choose a knob that has a number, with tab")
+            return
+        whole = knob.knob.kind == "int"
+        text = ",".join(f"{v:.0f}" if whole else f"{v:g}" for v in values)
+        about = (
+            f"Runs the settings once for each value of {knob.label}; the curve (6) shows the "
+            "prediction and every measured point. x stops the sweep.\n"
+            + (
+                "Write 8, a list 1,4,8 or a range 1-6, 1024-8192*2."
+                if whole
+                else "A list: 0,0.5,1."
+            )
+        )
+
+        def begin(text: str | None) -> None:
+            if text is not None:
+                notice = self.controller.explore(knob, self._values(knob, text))
+                self.main.begin_exploring()
+                if notice is not None:
+                    self._give(notice)
+
+        check = lambda text: self._values(knob, text)  # noqa: E731
+        self.push_screen(LineDialog(f"explore {knob.label}", about, text, check), begin)
+
+    def _values(self, knob: TuiKnob, text: str) -> list[float]:
+        low, high = knob.knob.low or 0, knob.knob.high or 0
+        if knob.knob.kind == "int":
+            low = max(low, 1)
+            found = sweep(text, knob.label, low=int(low), high=int(high), most=MOST_RUNS)
+            values = [float(v) for v in found]
+        else:
+            values = [float(knob.knob.parse(part.strip(), knob.label)) for part in text.split(",")]
+        for value in values:
+            knob.put(self.controller.settings, int(value) if knob.knob.kind == "int" else value)
+        return values
+
+    def action_documents(self) -> None:
+        def opened(text: str | None) -> None:
+            if text is not None:
+                if self.controller.tuning.phase == "gone":
+                    self.controller.sources = tuple(text.split())
+                    self.action_run()
+                else:
+                    self.controller.open(text.split())
+                self.main.heard(True)
+
+        if self.controller.tuning.current is not None:
+            self.tell("documents", "a run is going on; x stops it")
+            return
+        about = "Text files, separated by spaces, or builtin:pydoc."
+        now = " ".join(self.controller.sources)
+        self.push_screen(LineDialog("documents", about, now, _some_names), opened)
+
+    def offer(self, knob: TuiKnob, put: Callable[[Change], None]) -> None:
+        """A list of the knob's values."""
+        other = "or package.module:Class" if knob.name == "selector" else ""
+        dialog = ChoiceDialog(
+            knob.label, knob.choices, str(getattr(self.controller.settings, knob.name)),
+            other=other, about=knob.knob.help,
+        )  # fmt: skip
+
+        def chosen(text: str | None) -> None:
+            if text is not None:
+                put(lambda settings: knob.set(settings, text))
+
+        self.push_screen(dialog, chosen)
+
+    def action_export(self) -> None:
+        def export(path: str | None) -> None:
+            if path is not None:
+                self.call_after_refresh(self._export, path)
+
+        self.push_screen(ExportDialog(bool(self.controller.tuning.runs)), export)
+
+    def _export(self, path: str) -> None:
+        try:
+            said = export_to(path, self.controller.tuning, self.export_screenshot)
+        except (MagicdecError, OSError) as error:
+            self._give(Notice("export", str(error), "error"))
+            return
+        self.tell("export", said)
+
+    def help_on(self, panel: Framed | None, panels: Sequence[Framed]) -> None:
+        """The panel's own help, or the keys when none has the focus or the knobs have it."""
+        if panel is None:
+            self.push_screen(MessageDialog("keys", keys_help(panels)))
+        else:
+            self.push_screen(
+                MessageDialog(f"{panel.key} {panel.title}".strip(), panel_help(panel, self.look))
+            )
+
+    def action_keys(self) -> None:
+        self.help_on(None, list(self.main.query(Framed)))
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        yield SystemCommand("Run", "Run the settings of the knobs", self.action_run)
+        yield SystemCommand("Stop", "Stop the run within one step", self.action_stop)
+        yield SystemCommand(
+            "Run, plain anew", "Measure plain decoding again first", lambda: self.action_run(True)
+        )
+        yield SystemCommand("Explore", "Run one knob's values", self.action_explore)
+        yield SystemCommand("Documents", "Open other documents", self.action_documents)
+        yield SystemCommand("Export", "Runs or a picture to a file", self.action_export)
+        yield SystemCommand("Keys", "What every key does", self.action_keys)
+        yield SystemCommand("Theme", "Dark, light, or the terminal's own", self.action_change_theme)
+        yield SystemCommand("Quit", "End the engine and leave", self.action_quit)
+
+
+def _some_names(text: str) -> None:
+    if not text.split():
+        raise ConfigError("give at least one document")

@@ -1,0 +1,171 @@
+"""What the cost model says of settings before they run. numpy is imported when first asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from magicdec.cli.knobs import Settings
+from magicdec.cli.tui.acceptances import Book
+from magicdec.cli.tui.messages import Ready
+from magicdec.engine.errors import MagicdecError
+
+if TYPE_CHECKING:
+    from magicdec.profiles.costs.hardware import Hardware
+
+ELEMENT_BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
+ROUGH_CPU = "cpu-avx2"
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Milliseconds of a plain step, one draft step, a verify pass and a speculative step."""
+
+    speedup: float
+    omega: float
+    plain_ms: float
+    draft_ms: float
+    verify_ms: float
+    step_ms: float
+    hardware: str  # whose costs
+    rough: bool  # nobody calibrated this machine
+    acceptance: str  # whose acceptance
+    assumed: bool  # nothing of the kind was measured
+
+    @property
+    def break_even(self) -> float:
+        """Tokens per step at which speculating is as fast as plain decoding."""
+        return self.step_ms / self.plain_ms
+
+
+@dataclass(slots=True)
+class Forecaster:
+    """Knows the model and the machine once the engine is ready, and acceptance as runs end."""
+
+    ready: Ready | None = None
+    book: Book = field(default_factory=Book)
+    remark: str = ""  # where the costs come from
+    _hardware: tuple[Hardware | None, bool] | None = None  # and whether its costs are rough
+
+    def see(self, ready: Ready) -> str:
+        """Predicts for this model and machine from now on; says what the costs are worth."""
+        self.ready, self._hardware = ready, None
+        self._machine()
+        return self.remark
+
+    def weights(self, settings: Settings) -> str:
+        """The draft weights that `auto` becomes, by the engine's rule."""
+        if settings.gamma == 0 or settings.draft_weights == "same":
+            return "same"
+        if settings.draft_weights == "int8":
+            return "int8"
+        if self.ready is None or not self.ready.int8 or settings.temperature > 0:
+            return "same"
+        return "same" if _sees_all(settings.selector) else "int8"
+
+    def forecast(self, settings: Settings, context: int | None = None) -> Forecast | None:
+        """None for plain decoding, and while model, machine or context are not known.
+
+        context: in place of the setting's, for rows that turned out shorter.
+        """
+        context = context or settings.context
+        if self.ready is None or settings.gamma == 0 or context is None:
+            return None
+        hardware, rough = self._machine()
+        if hardware is None:
+            return None
+        from magicdec.profiles.costs.speculation import Drafting, step_costs
+
+        weights = self.weights(settings)
+        whole = _sees_all(settings.selector)
+        costs = step_costs(
+            self.ready.shape, hardware,
+            Drafting(
+                budget=None if whole else settings.budget,
+                weights=weights, weight_bytes=1 if weights == "int8" else None,
+            ),
+            rows=settings.batch, context=context, gamma=settings.gamma,
+            weight_bytes=self._bytes("dtype"), kv_bytes=self._bytes("kv_dtype"),
+        )  # fmt: skip
+        expected = self.book.expect(settings, weights)
+        omega = expected.tokens_per_step(settings.gamma)
+        return Forecast(
+            speedup=float(costs.speedup(settings.gamma, omega)),
+            omega=omega,
+            plain_ms=float(costs.plain.total) * 1e3,
+            draft_ms=float(costs.draft.total + costs.select) * 1e3,
+            verify_ms=float(costs.verify.total) * 1e3,
+            step_ms=float(costs.step(settings.gamma)) * 1e3,
+            hardware=hardware.label,
+            rough=rough,
+            acceptance=expected.source,
+            assumed=not expected.measured,
+        )
+
+    def memory(self, settings: Settings, context: int | None = None) -> float | None:
+        """Bytes of weights and caches; what a pass needs besides is not in it."""
+        context = context or settings.context
+        if self.ready is None or context is None:
+            return None
+        shape, weights = self.ready.shape, self.weights(settings)
+        size = shape.stored * self._bytes("dtype") + shape.streamed * (weights == "int8")
+        kept = min(settings.budget, context) if settings.gamma else 0
+        row = context + settings.max_new_tokens + kept
+        return size + settings.batch * row * shape.kv_bytes_per_token(self._bytes("kv_dtype"))
+
+    def _bytes(self, key: str) -> float:
+        assert self.ready is not None
+        return ELEMENT_BYTES.get(str(self.ready.environment.get(key)), 4.0)
+
+    def _machine(self) -> tuple[Hardware | None, bool]:
+        if self._hardware is None:
+            assert self.ready is not None
+            self._hardware = self._calibrated(self.ready) or _nearest(self.ready.environment)
+        return self._hardware
+
+    def _calibrated(self, ready: Ready) -> tuple[Hardware, bool] | None:
+        """This machine as it was calibrated for this model, if that holds; a word if it does not.
+
+        With it comes the acceptance that was seen then, for as long as no run tells better.
+        """
+        from magicdec.profiles.calibrated import fingerprint_of
+        from magicdec.profiles.calibration import load_calibration
+
+        fingerprint = fingerprint_of(ready.environment)
+        try:
+            found = load_calibration(str(fingerprint["model"]), fingerprint)
+        except MagicdecError as error:
+            self.remark = str(error)
+            return None
+        if found is None:
+            self.remark = "rough costs: run magicdec calibrate to predict for this machine"
+            return None
+        stale = found.stale_because(fingerprint)
+        if stale:
+            self.remark = f"the calibration is stale ({stale}): run magicdec calibrate again"
+            return None
+        self.remark = f"costs are those of the calibration of {found.created[:10]}"
+        for seen in found.acceptances:
+            self.book.learn_calibrated(seen.selector, seen.budget, seen.weights, seen.rates)
+        return found.hardware, False
+
+
+def _nearest(environment: Mapping[str, object]) -> tuple[Hardware | None, bool]:
+    """The catalogue's: its costs are rough."""
+    from magicdec.profiles.costs.catalog import find_hardware
+
+    gpu = environment.get("device") == "cuda"
+    try:
+        return find_hardware(str(environment.get("device_name")) if gpu else ROUGH_CPU), True
+    except MagicdecError:
+        return None, True
+
+
+def _sees_all(selector: str) -> bool:
+    from magicdec.engine.selectors.base import SELECTORS
+
+    try:
+        return bool(SELECTORS.load(selector).whole)
+    except Exception:  # a run will say what is wrong with it
+        return False

@@ -1,0 +1,117 @@
+"""What the app and the engine's process tell each other: frozen data, see wire.py for its form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from magicdec.cli.knobs import Settings
+from magicdec.cli.live_state import RunInfo
+from magicdec.engine.events import Event
+from magicdec.engine.verdict import Losslessness
+from magicdec.profiles.costs.shapes import ModelShape
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Read these documents and load this model; the answer is Ready or Failed."""
+
+    sources: tuple[str, ...]
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Decode with these settings. `again`: measure plain decoding anew, whatever is known."""
+
+    run: int
+    settings: Settings
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End this run at its next event; one that has not begun will not."""
+
+    run: int
+
+
+Command = Open | Run | Stop
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    what: str
+    share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The model is loaded. `memory_bytes` is what it and its runs may take together."""
+
+    environment: Mapping[str, object]
+    shape: ModelShape
+    memory_bytes: int
+    int8: bool  # whether int8 weights can draft here
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The model or the documents could not be opened."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunBegan:
+    """`plain_run` is the run whose plain decoding this one is compared with, itself included."""
+
+    run: int
+    settings: Settings
+    info: RunInfo
+    environment: Mapping[str, object]
+    memory: tuple[tuple[str, int], ...] = ()
+    plain_run: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PassBegan:
+    """A pass over the rows starts, live_state.PLAIN or SPECULATIVE."""
+
+    run: int
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    run: int
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class Checking:
+    """The tokens of both passes are compared."""
+
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    run: int
+    status: Literal["finished", "stopped", "failed"]
+    error: str | None = None
+    lossless: Losslessness | None = None
+    warnings: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The engine's process ended by itself."""
+
+    error: str
+
+
+Report = (
+    Loading | Ready | Failed | RunBegan | PassBegan | Happened | Checking | RunEnded | Gone
+)  # fmt: skip

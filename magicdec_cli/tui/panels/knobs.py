@@ -1,0 +1,113 @@
+"""Panel 4: the settings of the next run, and what the cost model says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+from textual.widgets import Static
+
+from magicdec.cli.bars import bar
+from magicdec.cli.console import Symbols
+from magicdec.cli.knobs import Settings
+from magicdec.cli.number_lines import ratio_text
+from magicdec.cli.tui.forecast import Forecast
+from magicdec.cli.tui.panels.base import Framed
+from magicdec.cli.tui.panels.knob_field import KnobField
+from magicdec.cli.tui.stepping import TuiKnob
+from magicdec.cli.tui.view import View
+
+GIB = 2**30
+ROWS = (("batch", "context", "budget", "gamma"),
+        ("selector", "temperature", "draft_weights", "max_new_tokens"))  # fmt: skip
+WIDTHS = {"batch": 3, "context": 7, "budget": 6, "gamma": 2, "selector": 9, "temperature": 6,
+          "draft_weights": 4, "max_new_tokens": 4}  # fmt: skip
+MEMORY_BAR = 8
+
+
+class KnobsPanel(Framed):
+    DEFAULT_CSS = """
+    KnobsPanel { height: 6; layout: vertical;
+        & > Horizontal { height: 1; }
+        & > #preview { height: 2; width: 1fr; }
+    }
+    """
+
+    key, title = "4", "next run"
+    terms = (
+        "B", "context", "budget", "γ", "selector", "T", "predicted", "Ω", "memory needed",
+        "rough", "assumed",
+    )  # fmt: skip
+    about = (
+        "Tab goes from knob to knob, [ and ] change it, as do the wheel and a click on its ends; "
+        "Enter lets you type a value or choose from a list. The preview is the cost model's, "
+        "before anything runs."
+    )
+
+    def __init__(self, knobs: Sequence[TuiKnob]) -> None:
+        super().__init__()
+        self._knobs = {knob.name: knob for knob in knobs}
+
+    def compose(self) -> ComposeResult:
+        for names in ROWS:
+            with Horizontal():
+                for name in names:
+                    yield KnobField(self._knobs[name], WIDTHS[name])
+        yield Static(id="preview", markup=False)
+
+    @property
+    def fields(self) -> list[KnobField]:
+        return list(self.query(KnobField))
+
+    def show(self, view: View) -> None:
+        pass  # the knobs change with the keys, not with the engine
+
+    def show_settings(self, settings: Settings, chosen: TuiKnob, preview: Text) -> None:
+        for field in self.fields:
+            field.show_value(field.knob.text(settings))
+            field.choose(field.knob.name == chosen.name)
+        self.query_one("#preview", Static).update(preview)
+
+
+def preview_lines(
+    forecast: Forecast | None, reason: str, needed: float | None, room: int | None, width: int,
+    look: Symbols,
+) -> Text:  # fmt: skip
+    """The predicted speedup and what it rests on; then memory and the times behind it."""
+    first, second = [Text(reason, "dim")], []
+    if forecast is not None:
+        ratio = Text.assemble(("preview ", "dim")).append_text(ratio_text(forecast.speedup, look))
+        costs = f"rough costs of {forecast.hardware}" if forecast.rough else "calibrated costs"
+        first = [ratio, Text(forecast.acceptance, "dim"), Text(costs, "dim")]
+        omega = "length" if look.rule == "-" else "Ω"
+        second = [
+            _fact(omega, f"{forecast.omega:.2f}", f"break-even {forecast.break_even:.2f}"),
+            _fact("step", f"{forecast.step_ms:.1f} ms", f"plain {forecast.plain_ms:.1f}"),
+        ]
+    if needed is not None and room:
+        second.insert(0, _memory(needed, room, look))
+    return Text("\n").join([_joined(first, width), _joined(second, width)])
+
+
+def _joined(facts: Sequence[Text], width: int) -> Text:
+    """As many facts as there is room for, none cut."""
+    line = Text(no_wrap=True, overflow="crop", end="")
+    for fact in facts:
+        gap = 3 if line else 0
+        if line.cell_len + gap + fact.cell_len <= width:
+            line.append(" " * gap).append_text(fact)
+    return line
+
+
+def _fact(name: str, value: str, more: str) -> Text:
+    return Text.assemble((f"{name} ", "dim"), (value, "bold"), (f", {more}", "dim"))
+
+
+def _memory(needed: float, room: int, look: Symbols) -> Text:
+    share = needed / room
+    style = "red" if share > 1 else "yellow" if share > 0.8 else "green"
+    text = Text.assemble(("memory ", "dim"), bar(share, MEMORY_BAR, style, look))
+    mark = f" {look.cross}" if share > 1 else ""
+    return text.append(f" {needed / GIB:.1f} of {room / GIB:.1f} GiB{mark}", "dim")

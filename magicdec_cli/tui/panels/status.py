@@ -1,0 +1,119 @@
+"""The first two lines: what runs where, and how far it is."""
+
+from __future__ import annotations
+
+from rich.table import Table
+from rich.text import Text
+from textual.widget import Widget
+
+from magicdec.cli.bars import bar, clock
+from magicdec.cli.console import Symbols
+from magicdec.cli.number_lines import settings_line
+from magicdec.cli.tui.panels.speedup import lossless_mark, speedup_lines
+from magicdec.cli.tui.view import RunView, View
+
+SHARE_BAR = 12
+
+
+class StatusLines(Widget):
+    """Title and settings; on a screen too small for panels also the speedup."""
+
+    DEFAULT_CSS = """
+    StatusLines { height: 2; width: 1fr; }
+    """
+
+    def __init__(self, look: Symbols, model: str) -> None:
+        super().__init__()
+        self._look, self._model = look, model
+        self._view: View | None = None
+        self.tiny = False
+
+    def show(self, view: View) -> None:
+        self._view = view
+        self.refresh()
+
+    def render(self) -> Text | Table:
+        view, look = self._view, self._look
+        if view is None:
+            return Text(f" magicdec  {self._model}")
+        grid = Table.grid(expand=True)
+        grid.add_column(no_wrap=True, overflow="crop", ratio=1)
+        grid.add_column(no_wrap=True, justify="right")
+        grid.add_row(self._title(view), state_mark(view, look))
+        left, right = self._second(view)
+        grid.add_row(left, right)
+        if self.tiny and view.shown is not None:
+            for line in speedup_lines(view.shown, self.size.width, look)[:2]:
+                grid.add_row(line, "")
+        return grid
+
+    def _title(self, view: View) -> Text:
+        text = Text(no_wrap=True)
+        text.append(" magicdec ", "bold reverse").append(" ")
+        info = view.shown.info if view.shown is not None else None
+        text.append(info.model if info else self._model, "bold")
+        if info is not None:
+            more = f" {self._look.dot} {info.device} {info.dtype} {self._look.dot} {info.selector}"
+            text.append(more, "dim")
+        if view.demo:
+            text.append("  recorded session", "dim italic")
+        return text
+
+    def _second(self, view: View) -> tuple[Text, Text]:
+        look, run = self._look, view.shown
+        if view.loading is not None and (view.phase == "loading" or run is None or not run.info):
+            return _loading(view, look), Text("")
+        if run is None or run.info is None:
+            hint = {
+                "idle": "press r to run the settings below",
+                "failed": "nothing is loaded; d opens other documents",
+                "gone": "the engine ended; r starts it again",
+            }.get(view.phase, "starting")
+            return Text(f" {hint}", "dim"), Text("")
+        left = Text(no_wrap=True)
+        for name, value in settings_line(run.info, look):
+            left.append(f" {name} ", "dim").append(f"{value} ", "bold")
+        return left, _progress(run, look)
+
+
+def state_mark(view: View, look: Symbols) -> Text:
+    """What goes on, in a word with a mark; not by colour alone."""
+    run, ascii = view.shown, look.rule == "-"
+    play, pause, stop, fail = (">", "||", "#", "x") if ascii else ("▶", "‖", "■", "✗")
+    text = Text(no_wrap=True)
+    if view.paused:
+        text.append(f"{pause} view paused  ", "bold yellow")
+    if view.phase == "loading":
+        return text.append("loading ", "bold")
+    ended = {"failed": f"{fail} not loaded ", "gone": f"{fail} engine ended, r restarts "}
+    if view.phase in ended or run is None:
+        return text.append(ended.get(view.phase, "ready "), "bold")
+    style, mark = {
+        "finished": ("green", look.check), "stopped": ("yellow", stop), "failed": ("red", fail),
+    }.get(run.status, ("cyan", play))  # fmt: skip
+    word = "stopping" if view.stopping and style == "cyan" else run.status
+    if run.prefill is not None and word == run.status:
+        word = "prefill"
+    text.append(f"{mark} run {run.number} {word}", f"bold {style}")
+    return text.append(f"  {clock(run.elapsed)} ", "dim")
+
+
+def _loading(view: View, look: Symbols) -> Text:
+    loading = view.loading
+    assert loading is not None
+    text = Text(f" {loading.what} ", no_wrap=True)
+    if loading.share is not None:
+        text.append_text(bar(loading.share, SHARE_BAR, "green", look))
+        text.append(f" {loading.share:.0%}", "dim")
+    return text
+
+
+def _progress(run: RunView, look: Symbols) -> Text:
+    if run.tally is None or run.prefill is not None:
+        return Text("")
+    if run.status in ("checking", "finished"):
+        return Text("lossless ", "dim", no_wrap=True).append_text(lossless_mark(run, look))
+    text = Text(no_wrap=True)
+    text.append_text(bar(run.share, SHARE_BAR, "green", look)).append(f" {run.share:>4.0%}", "dim")
+    steps = f"{run.tally.steps:,} step{'s' * (run.tally.steps != 1)}"
+    return text.append(f"  {steps} ", "dim")

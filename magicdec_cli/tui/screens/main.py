@@ -1,0 +1,293 @@
+"""The main screen: panels, knobs, and the keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+from textual.screen import Screen
+from textual.widgets import Footer
+
+from magicdec.cli.tui.panels.acceptance import AcceptancePanel
+from magicdec.cli.tui.panels.base import Framed
+from magicdec.cli.tui.panels.curve import Curve, CurvePanel
+from magicdec.cli.tui.panels.knob_field import KnobField
+from magicdec.cli.tui.panels.knobs import KnobsPanel, preview_lines
+from magicdec.cli.tui.panels.log import LogPanel
+from magicdec.cli.tui.panels.phases import PhasesPanel
+from magicdec.cli.tui.panels.positions import PositionsPanel
+from magicdec.cli.tui.panels.runs import RunsPanel
+from magicdec.cli.tui.panels.speedup import SpeedupPanel
+from magicdec.cli.tui.panels.status import StatusLines
+from magicdec.cli.tui.panels.text import TextPanel
+from magicdec.cli.tui.screens.layout import CSS, OVERVIEW, SIZE_CLASSES, SizeClass, size_class
+from magicdec.cli.tui.stepping import TuiKnob, tui_knobs
+from magicdec.cli.tui.view import View, Viewer
+from magicdec.engine.errors import ConfigError
+
+if TYPE_CHECKING:
+    from magicdec.cli.tui.app import TuningApp
+
+INTERVAL = 0.2  # seconds between two views while a run goes on
+FIRST_KNOB = "budget"
+
+
+class MainScreen(Screen[None]):
+    DEFAULT_CSS = CSS
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("r", "app.run", "run"),
+        Binding("x", "app.stop", "stop"),
+        Binding("space", "pause", "pause", key_display="space"),
+        Binding("left_square_bracket", "step(False)", "knob", key_display="[ ]"),
+        Binding("right_square_bracket", "step(True)", "knob", show=False),
+        Binding("tab", "next_knob(1)", "next knob", show=False),
+        Binding("shift+tab", "next_knob(-1)", "previous knob", show=False),
+        Binding("c", "pin", "pin"),
+        Binding("o", "app.explore", "explore"),
+        Binding("e", "app.export", "export"),
+        Binding("m", "maximise", "maximise", show=False),
+        Binding("question_mark", "help", "help", key_display="?"),
+        Binding("q", "app.quit", "quit"),
+        Binding("d", "app.documents", "documents", show=False),
+        Binding("p", "app.run(True)", "run, plain anew", show=False),
+        Binding("s", "sort", "sort runs", show=False),
+        Binding("escape", "overview", "back", show=False),
+        *(Binding(str(n), f"panel('{n}')", "panel", show=False) for n in range(1, 9)),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._knobs = tui_knobs(self.tuner.look.gamma)
+        self._chosen = next(knob for knob in self._knobs if knob.name == FIRST_KNOB)
+        self._viewer = Viewer(self.tuner.controller.tuning, self.tuner.demo)
+        self._paused = False
+        self._dirty = True
+        self._size_class: SizeClass = "-compact"
+        self.view: View | None = None
+
+    @property
+    def tuner(self) -> TuningApp:
+        return cast("TuningApp", self.app)
+
+    def compose(self) -> ComposeResult:
+        tuner = self.tuner
+        yield StatusLines(tuner.look, tuner.controller.settings.model)
+        with Container(id="body"):
+            yield AcceptancePanel()
+            yield PhasesPanel()
+            yield PositionsPanel()
+            yield SpeedupPanel()
+            yield TextPanel()
+            yield CurvePanel()
+            yield RunsPanel(tuner.look.gamma)
+            yield LogPanel()
+        yield KnobsPanel(self._knobs)
+        yield Footer(show_command_palette=False, compact=True)
+
+    def on_mount(self) -> None:
+        self._classify(self.size.width, self.size.height)
+        self._knob_field().focus()
+        self.refresh_knobs()
+        self.refresh_view()
+        self.set_interval(INTERVAL, self._tick)
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._classify(event.size.width, event.size.height)
+        self.refresh_knobs()
+
+    def _classify(self, width: int, height: int) -> None:
+        chosen = self._size_class = size_class(width, height)
+        for name in SIZE_CLASSES:
+            self.set_class(name == chosen, name)
+        status = self.query_one(StatusLines)
+        status.tiny = chosen == "-tiny"
+        self.call_after_refresh(self._show)
+
+    # What the engine tells
+
+    def heard(self, urgent: bool) -> None:
+        """Something changed; `urgent` for what a person waits for."""
+        self._dirty = True
+        if urgent:
+            self.refresh_view()
+
+    def _tick(self) -> None:
+        if self._dirty or self.tuner.controller.tuning.current is not None:
+            self.refresh_view()
+
+    def refresh_view(self) -> None:
+        if self._paused and self.view is not None:
+            return
+        self._dirty = False
+        self.view = self._viewer.take(self.tuner.controller.shown)
+        self._show()
+
+    def _show(self) -> None:
+        if self.view is not None:
+            self.query_one(StatusLines).show(self.view)
+            for panel in self.query(Framed):
+                panel.show(self.view)
+
+    # Knobs
+
+    def refresh_knobs(self) -> None:
+        """The fields, the preview and the curve, after a knob or the acceptance has changed."""
+        controller = self.tuner.controller
+        settings, ready = controller.settings, controller.forecaster.ready
+        forecast = controller.forecast()
+        reason = "plain decoding: nothing is drafted" if settings.gamma == 0 else ""
+        if not reason:
+            reason = "preview once the model is loaded" if ready is None else "no preview: "
+            if ready is not None:
+                unknown = settings.context is None
+                reason += "the documents' length is not known yet" if unknown else "unknown machine"
+        panel = self.query_one(KnobsPanel)
+        room = ready.memory_bytes if ready is not None else None
+        preview = preview_lines(
+            forecast, reason, controller.needed_memory(), room, max(self.size.width - 4, 1),
+            self.tuner.look,
+        )  # fmt: skip
+        panel.show_settings(settings, self._chosen, preview)
+        exploring = controller.exploring
+        values: tuple[float, ...] = ()
+        if exploring is not None and exploring.knob.name == self._chosen.name:
+            values = exploring.values
+        curve = Curve(self._chosen, settings, controller.forecast, values)
+        self.query_one(CurvePanel).draw(curve)
+
+    @property
+    def chosen(self) -> TuiKnob:
+        """The knob that [ and ] change."""
+        return self._chosen
+
+    def begin_exploring(self) -> None:
+        """Shows the curve that a sweep fills."""
+        panel = self.query_one(CurvePanel)
+        if not self._in_overview(panel):
+            self._stage(panel)
+        self.refresh_knobs()
+        self.refresh_view()
+
+    def action_step(self, up: bool) -> None:
+        self._set(lambda settings: self._chosen.step(settings, up))
+
+    def on_knob_field_stepped(self, message: KnobField.Stepped) -> None:
+        self._set(lambda settings: message.knob.step(settings, message.up))
+
+    def on_knob_field_typed(self, message: KnobField.Typed) -> None:
+        self._set(lambda settings: message.knob.set(settings, message.text))
+
+    def on_knob_field_opened(self, message: KnobField.Opened) -> None:
+        self.tuner.offer(message.knob, self._set)
+
+    def on_knob_field_reached(self, message: KnobField.Reached) -> None:
+        self._chosen = message.knob
+        self.refresh_knobs()
+
+    def _set(self, change: object) -> None:
+        assert callable(change)
+        controller = self.tuner.controller
+        try:
+            controller.choose(change(controller.settings))
+        except ConfigError as error:
+            self.tuner.tell("not possible", str(error))
+        self.refresh_knobs()
+
+    def action_next_knob(self, by: int) -> None:
+        fields = self.query_one(KnobsPanel).fields
+        at = next(i for i, field in enumerate(fields) if field.knob.name == self._chosen.name)
+        if isinstance(self.focused, KnobField):
+            at = (at + by) % len(fields)
+        self.remove_class("-max")
+        fields[at].focus()
+
+    def _knob_field(self) -> KnobField:
+        return self.query_one(f"#knob-{self._chosen.name}", KnobField)
+
+    # Panels
+
+    def action_panel(self, key: str) -> None:
+        panel = next(p for p in self.query(Framed) if p.key == key)
+        if panel.has_class("-stage"):
+            self.action_overview()
+            return
+        self._unstage()
+        if isinstance(panel, KnobsPanel):
+            self._knob_field().focus()
+            return
+        if not self._in_overview(panel):
+            self._stage(panel)
+        self._focus(panel)
+
+    def _in_overview(self, panel: Framed) -> bool:
+        return not panel.key or panel.key in OVERVIEW[self._size_class]
+
+    def action_maximise(self) -> None:
+        panel = self.focused_panel()
+        if panel is None or isinstance(panel, KnobsPanel):
+            return
+        if self.has_class("-max"):
+            self.remove_class("-max")
+            if self._in_overview(panel):
+                self._unstage()
+        else:
+            self._stage(panel)
+            self.add_class("-max")
+            self._focus(panel)
+
+    def action_overview(self) -> None:
+        self._unstage()
+        panel = self.focused_panel()
+        if panel is None or not self._in_overview(panel):
+            self._knob_field().focus()
+
+    def _stage(self, panel: Framed) -> None:
+        self._unstage()
+        panel.add_class("-stage")
+        self.query_one("#body").add_class("-one")
+        self.call_after_refresh(self._show)
+
+    def _unstage(self) -> None:
+        self.remove_class("-max")
+        self.query_one("#body").remove_class("-one")
+        for panel in self.query(Framed):
+            panel.remove_class("-stage")
+        self.call_after_refresh(self._show)
+
+    def _focus(self, panel: Framed) -> None:
+        target = panel.table if isinstance(panel, RunsPanel) else panel
+        self.call_after_refresh(target.focus)
+
+    def focused_panel(self) -> Framed | None:
+        """The panel that has the focus, itself or in one of its parts."""
+        if self.focused is None:
+            return None
+        return next((a for a in self.focused.ancestors_with_self if isinstance(a, Framed)), None)
+
+    # Views
+
+    def action_pause(self) -> None:
+        self._paused = not self._paused
+        if self._paused:
+            self.view = self._viewer.take(self.tuner.controller.shown, paused=True)
+            self._show()
+        else:
+            self.refresh_view()
+
+    def action_pin(self) -> None:
+        self.tuner.controller.pin()
+        self.refresh_view()
+
+    def action_sort(self) -> None:
+        self.query_one(RunsPanel).sort()
+
+    def on_runs_panel_chosen(self, message: RunsPanel.Chosen) -> None:
+        self.tuner.controller.shown = message.run
+        self.refresh_view()
+
+    def action_help(self) -> None:
+        panel = self.focused_panel()
+        self.tuner.help_on(panel, list(self.query(Framed)))

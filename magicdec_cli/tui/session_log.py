@@ -1,0 +1,118 @@
+"""Keeps every run of a tuning on disk as it ends, in the form of a recorded profile."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import platformdirs
+
+from magicdec.cli.tui.runs import RunState
+from magicdec.cli.tui.state import Tuning
+from magicdec.engine.errors import ConfigError
+from magicdec.profiles.records import run_record
+from magicdec.profiles.storage.from_reports import step_times
+from magicdec.profiles.storage.from_run import profile_of_run
+from magicdec.profiles.storage.header import Header, Source
+from magicdec.profiles.storage.schema import Cell, Predicted, Profile, StepTimes
+from magicdec.profiles.storage.writing import ProfileWriter
+
+
+def log_path() -> Path:
+    """A new file for this tuning in the user's state folder."""
+    folder = Path(platformdirs.user_state_dir("magicdec")) / "tui"
+    return folder / time.strftime("%Y-%m-%d-%H%M%S.jsonl")
+
+
+class SessionLog:
+    """A file is created when the first run ends, another one when the documents change."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._writer: ProfileWriter | None = None
+        self._documents: tuple[Source, ...] = ()
+        self._files = 0
+
+    @property
+    def path(self) -> Path:
+        """The file that is written now."""
+        number = f"-{self._files}" if self._files > 1 else ""
+        return self._path.with_stem(self._path.stem + number)
+
+    def append(self, run: RunState, tuning: Tuning) -> str | None:
+        """Keeps a run that drafted; returns why that did not work."""
+        try:
+            recorded = recorded_run(run, tuning)
+            if recorded is not None:
+                self._writer_for(recorded.header).append(recorded.cells[0])
+        except OSError as error:
+            return f"the log {self.path} cannot be written: {error.strerror or error}"
+        except ConfigError as error:
+            return f"the log {self.path} ends here: {error}"
+        return None
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def _writer_for(self, header: Header) -> ProfileWriter:
+        if self._writer is None or header.documents != self._documents:
+            self.close()
+            self._files += 1
+            self._documents = header.documents
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = ProfileWriter(self.path, header)
+        return self._writer
+
+
+def recorded_run(run: RunState, tuning: Tuning) -> Profile | None:
+    """A run as a profile of one cell; None when it has drafted nothing."""
+    speculative = run.speculative
+    if speculative is None or not speculative.tally.num_draft_tokens:
+        return None
+    plain = tuning.plain_of(run)
+    record = run_record(
+        speculative.report(), env=run.environment, config=dataclasses.asdict(run.settings),
+        interrupted=run.status == "stopped", error=run.error,
+        baseline=plain.report() if plain is not None else None, lossless=run.lossless,
+    )  # fmt: skip
+    profile = profile_of_run(record, f"run {run.number}")
+    header = dataclasses.replace(
+        profile.header, created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        max_new_tokens=None, documents=_without_lengths(profile.header),
+    )  # fmt: skip
+    cell = dataclasses.replace(profile.cells[0], step=_step(run, tuning), predicted=_predicted(run))
+    return Profile(header, (cell,))
+
+
+def session_profile(tuning: Tuning) -> Profile | None:
+    """All runs that drafted, in their order; None when there are none."""
+    recorded = [recorded_run(run, tuning) for run in tuning.runs.values() if run.over]
+    found = [profile for profile in recorded if profile is not None]
+    if not found:
+        return None
+    cells: Sequence[Cell] = [cell for profile in found for cell in profile.cells]
+    return Profile(found[0].header, tuple(cells))
+
+
+def _without_lengths(header: Header) -> tuple[Source, ...]:
+    """Rows take parts of a document that differ from run to run: only its name stays."""
+    names = {source.name.partition("[")[0]: source for source in header.documents}
+    return tuple(dataclasses.replace(s, name=n, tokens=None) for n, s in names.items())
+
+
+def _step(run: RunState, tuning: Tuning) -> StepTimes:
+    plain, speculative = tuning.plain_of(run), run.speculative
+    assert speculative is not None
+    return step_times(plain.steps if plain is not None else (), speculative.steps)
+
+
+def _predicted(run: RunState) -> Predicted | None:
+    forecast = run.predicted
+    if forecast is None:
+        return None
+    ms = StepTimes(forecast.plain_ms, forecast.draft_ms, forecast.verify_ms)
+    parts = (ms.plain, ms.draft, ms.verify)
+    return Predicted(forecast.speedup, StepTimes(*(p / 1e3 for p in parts if p is not None)))

@@ -1,0 +1,186 @@
+"""The engine's process: commands come in on stdin, reports leave on stdout, as JSON lines.
+
+A process and not a thread: torch holds the interpreter's lock long enough to make keys lag. It
+ends when its stdin does, so that no engine outlives an app that was killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from typing import BinaryIO
+
+from magicdec.cli import session_api
+from magicdec.cli.console import one_line
+from magicdec.cli.knobs import Settings
+from magicdec.cli.live_state import PLAIN, SPECULATIVE
+from magicdec.cli.run_session import run_info
+from magicdec.cli.tui.messages import (
+    Checking,
+    Command,
+    Failed,
+    Happened,
+    Loading,
+    Open,
+    PassBegan,
+    Ready,
+    Report,
+    Run,
+    RunBegan,
+    RunEnded,
+    Stop,
+)
+from magicdec.cli.tui.wire import decode, encode
+from magicdec.engine.config import DecodeConfig
+from magicdec.engine.report import Recorder, RunReport
+
+LOADING_INTERVAL = 0.05  # seconds between two Loading reports about the same thing
+
+
+class Stopped(Exception):
+    """The app asked for it."""
+
+
+class Worker:
+    """Carries out one command at a time; `stop` may be called from another thread."""
+
+    def __init__(self, send: Callable[[Report], None]) -> None:
+        self._send = send
+        self._session: session_api.Session | None = None
+        self._plain: dict[str, tuple[int, RunReport]] = {}  # finished plain passes, by plain_key
+        self._stopped: set[int] = set()
+        self._said: tuple[str, float] = ("", 0.0)
+
+    def stop(self, run: int) -> None:
+        self._stopped.add(run)
+
+    def handle(self, command: Command) -> None:
+        match command:
+            case Open():
+                self._open(command)
+            case Run():
+                self._run(command)
+            case Stop():
+                self.stop(command.run)
+
+    def _open(self, command: Open) -> None:
+        self._session = None  # the old model goes before the new one comes
+        self._plain.clear()
+        try:
+            session = session_api.open_session(command.sources, command.settings, self._progress)
+            session.load()
+            facts = session.facts()
+        except Exception as error:
+            self._send(Failed(one_line(error)))
+            return
+        self._session = session
+        self._send(Ready(session.environment(), facts.shape, facts.memory_bytes, facts.int8))
+
+    def _progress(self, what: str, share: float | None) -> None:
+        before, at = self._said
+        now = time.monotonic()
+        if what != before or now - at >= LOADING_INTERVAL:
+            self._said = (what, now)
+            self._send(Loading(what, share))
+
+    def _run(self, command: Run) -> None:
+        run = command.run
+        warnings: list[str] = []
+        try:
+            self._stop_if_asked(run)
+            ended = self._decode(command, warnings)
+        except Stopped:
+            return
+        except Exception as error:
+            ended = RunEnded(run, "failed", one_line(error))
+        self._send(dataclasses.replace(ended, warnings=tuple(warnings)))
+
+    def _stop_if_asked(self, run: int) -> None:
+        if run in self._stopped:
+            # Told before the run is closed: that stores its prompts, which may take a while.
+            self._send(RunEnded(run, "stopped"))
+            raise Stopped
+
+    def _decode(self, command: Run, warnings: list[str]) -> RunEnded:
+        assert self._session is not None, "Run before Ready"
+        run, settings = command.run, command.settings
+        session = self._session.configured(settings)
+        config = settings.decode_config()
+        requests = session.requests()
+        warnings += session.warnings()
+        memory = tuple(session.memory())
+        environment = session.environment()
+        known = None if command.again or not config.gamma else self._plain.get(plain_key(settings))
+        info = run_info(settings, environment, requests)
+        source = run if known is None else known[0]
+        self._send(RunBegan(run, settings, info, environment, memory, source))
+        if known is None:
+            plain = self._pass(session, run, dataclasses.replace(config, gamma=0), PLAIN)
+            self._plain[plain_key(settings)] = (run, plain)
+        else:
+            plain = known[1]
+        verdict = None
+        if config.gamma:
+            report = self._pass(session, run, config, SPECULATIVE)
+            self._send(Checking(run))
+            verdict = session.check(plain, report)
+        warnings[:] = session.warnings()  # those of the passes, too
+        return RunEnded(run, "finished", lossless=verdict)
+
+    def _pass(
+        self, session: session_api.Session, run: int, config: DecodeConfig, title: str
+    ) -> RunReport:
+        recorder = Recorder()
+        self._send(PassBegan(run, title))
+        with closing(session.run(config)) as events:
+            for event in events:
+                recorder.add(event)
+                self._send(Happened(run, event))
+                self._stop_if_asked(run)
+        return recorder.report()
+
+
+def plain_key(settings: Settings) -> str:
+    """Equal for settings that decode the same plain tokens."""
+    drafting = {"gamma": 0, "selector": "", "selector_option": {}, "budget": 1}
+    return repr(dataclasses.replace(settings, draft_weights="same", **drafting))  # type: ignore[arg-type]
+
+
+def serve(commands: Iterable[bytes], send: Callable[[Report], None]) -> None:
+    """Until `commands` end. They are read in a thread, so that a Stop reaches a run."""
+    worker, waiting = Worker(send), queue.SimpleQueue[Command]()
+
+    def read() -> None:
+        for line in commands:
+            command = decode(line)
+            if isinstance(command, Stop):
+                worker.stop(command.run)
+            else:
+                waiting.put(command)
+        os._exit(0)  # the app has gone; nothing that is under way is wanted any more
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        worker.handle(waiting.get())
+
+
+def main() -> None:
+    reports: BinaryIO = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)  # what libraries print goes to the log, not between the reports
+
+    def send(report: Report) -> None:
+        with contextlib.suppress(BrokenPipeError):  # the end of stdin will end this process
+            reports.write(encode(report))
+
+    serve(sys.stdin.buffer, send)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""`magicdec tui`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from magicdec.cli import interrupts
+from magicdec.cli.console import TERMINAL
+from magicdec.engine.errors import ConfigError, require
+
+FIRST_CONTEXT = 1024  # tokens, unless the user says otherwise: a first run takes seconds
+
+
+def tui(
+    docs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="DOC...", help="Text files, or builtin:pydoc (default).", show_default=False
+        ),
+    ] = None,
+    *,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Replay a recorded session; needs no model.")
+    ] = False,
+    ascii: Annotated[
+        bool, typer.Option("--ascii", help="Draw with ASCII characters only.")
+    ] = False,
+    theme: Annotated[
+        str | None,
+        typer.Option(
+            "--theme", metavar="NAME", show_default=False,
+            help="Such as textual-dark, textual-light, ansi-dark or nord; ctrl+p lists all.",
+        ),
+    ] = None,
+    flags: dict[str, Any],
+) -> None:  # fmt: skip
+    """Tune interactively: turn knobs, see predicted and measured speedup, compare runs.
+
+    The options set where the knobs start. Press ? for help.
+    """
+    _check_terminal(docs or [])
+    import dataclasses
+
+    from magicdec.cli.settings import resolve
+
+    resolved = resolve(flags)
+    settings = resolved.settings
+    if resolved.sources["context"] == "default":
+        settings = dataclasses.replace(settings, context=FIRST_CONTEXT)
+    settings.decode_config()
+    if TERMINAL.color == "never":
+        os.environ["NO_COLOR"] = "1"
+
+    # From here on imports cost tenths of seconds.
+    from magicdec.cli.tui.launch import launch
+
+    interrupts.raise_again()  # the terminal must be put back in order
+    narrow = "utf" not in (sys.stderr.encoding or "").lower()
+    launch(docs or ["builtin:pydoc"], settings, demo=demo, ascii=ascii or narrow, theme=theme)
+
+
+def _check_terminal(docs: list[str]) -> None:
+    """Raises ConfigError where keys cannot be read or nothing can be drawn."""
+    require("-" not in docs, "the app reads keys from standard input, not a document; give a file")
+    for stream, name in ((sys.stdin, "standard input"), (sys.stderr, "standard error")):
+        if stream is None or not stream.isatty():
+            raise ConfigError(f"{name} is not a terminal; use magicdec run, or start it in one")
