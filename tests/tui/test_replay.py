@@ -89,7 +89,6 @@ def test_the_demo_is_a_whole_session_that_speeds_up_and_is_lossless() -> None:
 def test_a_replayed_run_can_be_stopped(tmp_path: Path) -> None:
     path = tmp_path / "slow.jsonl"
     write_recording(path, [Moment(i * 0.5, report) for i, report in enumerate([READY, *a_run(1)])])
-    assert [m.report for m in read_recording(path)] == [READY, *a_run(1)]
     replay, heard = Replay(path), []
     ended = threading.Event()
 
