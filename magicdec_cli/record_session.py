@@ -94,9 +94,14 @@ class RecordPlan:
 def record_session(plan: RecordPlan, display: Display) -> int:
     """Returns how many cells failed. Raises ConfigError, ModelError, OSError."""
     session, documents = session_api.open_engine(plan.documents, plan.settings, display.loading)
+    from magicdec.cli.prediction import usable_calibration
+    from magicdec.profiles.recording.prediction import Predictor
     from magicdec.profiles.recording.recording import Recording
 
     settings, environment = plan.settings, session.environment()
+    calibration, why_not = usable_calibration(settings, environment)
+    if why_not:
+        display.note(why_not)
     header = Header(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         tool=str(environment["magicdec"]),
@@ -133,7 +138,9 @@ def record_session(plan: RecordPlan, display: Display) -> int:
             display.loading("prefill", event.done / event.total)
 
     with ProfileWriter(plan.path, header) as writer:
-        recording = Recording(session, rows, plan.base, plan.repeat, listen, tell)
+        recording = Recording(
+            session, rows, plan.base, plan.repeat, listen, tell, Predictor(calibration)
+        )
         recording.run(plan.cells(session), writer)
     return failed
 
