@@ -20,7 +20,7 @@ from magicdec.engine.config import DecodeConfig, DraftWeights
 from magicdec.engine.errors import ConfigError, require
 from magicdec.engine.events import Event, PrefillProgress
 from magicdec.engine.request import Request
-from magicdec.profiles.storage.fields import last_part
+from magicdec.profiles.storage.fields import last_part, model_name
 from magicdec.profiles.storage.header import Grid, Header, Source
 from magicdec.profiles.storage.schema import CellKey
 from magicdec.profiles.storage.writing import ProfileWriter
@@ -102,11 +102,12 @@ def record_session(plan: RecordPlan, display: Display) -> int:
     calibration, why_not = usable_calibration(settings, environment)
     if why_not:
         display.note(why_not)
+    told = {**environment, "model": model_name(session.model_name)}  # no folders of the user's
     header = Header(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         tool=str(environment["magicdec"]),
-        environment={key: value for key, value in environment.items() if _scalar(value)},  # type: ignore[misc]
-        model=session.model_name,
+        environment={key: value for key, value in told.items() if _scalar(value)},  # type: ignore[misc]
+        model=told["model"],
         dtype=str(environment["dtype"]),
         kv_dtype=str(environment["kv_dtype"]),
         documents=tuple(_source(document) for document in documents),

@@ -48,6 +48,7 @@ def test_ctrl_c_keeps_finished_cells_and_the_same_command_goes_on(
     captured = capsys.readouterr()
     assert captured.out == "" and "interrupted: " in captured.err and path.name in captured.err
     first = path.read_bytes()
+    assert str(tmp_path).encode() not in first, "no folder of the user's"
     assert [cell.key.gamma for cell in read_profile(path).cells] == [1]
 
     path.write_bytes(first + b'{"key":{"batch":2,"cont')  # and then the power failed
@@ -71,7 +72,8 @@ def test_ctrl_c_keeps_finished_cells_and_the_same_command_goes_on(
         assert len(error.splitlines()) == 1 and "give another file" in error
     (tmp_path / "doc.txt").write_text("Another text altogether. " * 20)
     assert record("-o", str(path), grid=ONE) == 2
-    assert "records another documents" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "records another text (doc.txt " in error and len(error.splitlines()) == 1
     assert measured == [] and path.read_bytes() == whole
 
 
@@ -80,7 +82,7 @@ def test_a_full_disk_ends_the_sweep_and_keeps_what_is_finished(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     if Path("/dev/full").exists():
-        assert record("-o", "/dev/full", grid=ONE) in (1, 2)
+        assert record("-o", "/dev/full", grid=ONE) == 1
         assert len(capsys.readouterr().err.splitlines()) == 1
     path, append = tmp_path / "sweep.jsonl", ProfileWriter.append
 
@@ -114,7 +116,7 @@ def test_a_cell_that_fails_is_recorded_and_the_others_go_on(
         patch.setattr(Session, "plan_memory", forecast)
         assert record("-o", str(path), grid=ONE) == 1
     error = capsys.readouterr().err
-    assert "1 of the cells failed" in error and len(error.splitlines()) == 1
+    assert "1 cell failed" in error and len(error.splitlines()) == 1
     failed, other = read_profile(path).cells
     assert failed.status == "failed" and "needs 9 GiB" in str(failed.error)
     assert failed.key.gamma == 1 and not failed.repeats

@@ -81,7 +81,7 @@ def test_all_formats_tell_the_same(
 
     monkeypatch.setenv("COLUMNS", "80")
     code, out, err = survey("--gamma", "1-8")
-    title, *rows = out.splitlines()
+    _, *rows = out.splitlines()
     assert code == 0 and len(rows) == 3 and max(map(len, out.splitlines())) <= 80
     shown = {each["gamma"]: each["mean_acceptance_length"] for each in drafters[0]["by_gamma"]}
     assert "…" not in out, "no number is cut"
