@@ -102,12 +102,13 @@ def record_session(plan: RecordPlan, display: Display) -> int:
     calibration, why_not = usable_calibration(settings, environment)
     if why_not:
         display.note(why_not)
-    told = {**environment, "model": model_name(session.model_name)}  # no folders of the user's
+    model = model_name(session.model_name)  # no folders of the user's
+    told = {**environment, "model": model}
     header = Header(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         tool=str(environment["magicdec"]),
         environment={key: value for key, value in told.items() if _scalar(value)},  # type: ignore[misc]
-        model=told["model"],
+        model=model,
         dtype=str(environment["dtype"]),
         kv_dtype=str(environment["kv_dtype"]),
         documents=tuple(_source(document) for document in documents),
