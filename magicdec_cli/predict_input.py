@@ -204,9 +204,9 @@ def _notes(setup: Setup, axes: Axes, options: Options, here: Calibration | None)
             f"α {ASSUMED_ALPHA:g} at every position is an assumption: give --alpha, a number or "
             f"@run.json, for yours"
         )
-    elif "@" in setup.acceptance.source:
+    elif setup.acceptance.source != "--alpha":  # somebody's measurement
         notes.append(
-            f"α from {setup.acceptance.source.removeprefix('--alpha ').replace('@calibration', 'the calibration')}: another model, text, "
+            f"α from {setup.acceptance.source.removeprefix('--alpha ')}: another model, text, "
             f"context or budget may accept otherwise"
         )
     longest = max(axes.context)
