@@ -89,20 +89,9 @@ def forecast(
     """
     if settings.gamma == 0:
         return None, ""
-    fingerprint = fingerprint_of(env)
-    model = str(env.get("model", settings.model))
-    try:
-        calibration = load_calibration(model, fingerprint)
-    except MagicdecError as error:
-        return None, f"no prediction: {error}"
+    calibration, why_not = usable_calibration(settings, env)
     if calibration is None:
-        return None, HINT.format(model=model) if settings.model == model else ""
-    stale = calibration.stale_because(fingerprint)
-    if stale:
-        return None, (
-            f"no prediction: the calibration of {calibration.created[:10]} is stale ({stale}); "
-            "run `magicdec calibrate`"
-        )
+        return None, why_not
     whole = SELECTORS.load(settings.selector).whole
     work = Work(
         batch=min(settings.batch, len(requests)),
@@ -118,6 +107,27 @@ def forecast(
         return None, ""
     found = Prediction(calibration, work, assumed, predict_run(calibration, work, assumed))
     return found, found.sentence
+
+
+def usable_calibration(
+    settings: Settings, env: Mapping[str, object]
+) -> tuple[Calibration | None, str]:
+    """The one that holds for `env`, or a line that says why there is none; it may be empty."""
+    fingerprint = fingerprint_of(env)
+    model = str(env.get("model", settings.model))
+    try:
+        calibration = load_calibration(model, fingerprint)
+    except MagicdecError as error:
+        return None, f"no prediction: {error}"
+    if calibration is None:
+        return None, HINT.format(model=model) if settings.model == model else ""
+    stale = calibration.stale_because(fingerprint)
+    if stale:
+        return None, (
+            f"no prediction: the calibration of {calibration.created[:10]} is stale ({stale}); "
+            "run `magicdec calibrate`"
+        )
+    return calibration, ""
 
 
 def record(prediction: Prediction | None, judged: Judged | None) -> dict[str, Any] | None:

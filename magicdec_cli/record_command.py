@@ -67,8 +67,8 @@ def record(
     path = output or (Path(given.output) if given.output else None)
     if path is None:
         raise ConfigError("no file to record to; add -o profile.jsonl")
-    times = repeat or given.repeat or REPEAT
-    require(1 <= times <= 1000, f"--repeat must be in 1..1000, got {repeat}")
+    times = repeat if repeat is not None else given.repeat or REPEAT
+    require(1 <= times <= 1000, f"--repeat must be in 1..1000, got {times}")
     stated = {
         name: value if value not in (None, []) else given.flags.get(name)
         for name, value in flags.items()
@@ -96,5 +96,6 @@ def record(
     finally:
         display.close()
     if failed:
-        raise MagicdecError(f"{failed} of the cells failed; `magicdec profile show {path}` has why")
+        cells = "1 cell" if failed == 1 else f"{failed} cells"
+        raise MagicdecError(f"{cells} failed; `magicdec profile show {path}` has why")
     return None

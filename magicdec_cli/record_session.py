@@ -20,7 +20,7 @@ from magicdec.engine.config import DecodeConfig, DraftWeights
 from magicdec.engine.errors import ConfigError, require
 from magicdec.engine.events import Event, PrefillProgress
 from magicdec.engine.request import Request
-from magicdec.profiles.storage.fields import last_part
+from magicdec.profiles.storage.fields import last_part, model_name
 from magicdec.profiles.storage.header import Grid, Header, Source
 from magicdec.profiles.storage.schema import CellKey
 from magicdec.profiles.storage.writing import ProfileWriter
@@ -94,14 +94,21 @@ class RecordPlan:
 def record_session(plan: RecordPlan, display: Display) -> int:
     """Returns how many cells failed. Raises ConfigError, ModelError, OSError."""
     session, documents = session_api.open_engine(plan.documents, plan.settings, display.loading)
+    from magicdec.cli.prediction import usable_calibration
+    from magicdec.profiles.recording.prediction import Predictor
     from magicdec.profiles.recording.recording import Recording
 
     settings, environment = plan.settings, session.environment()
+    calibration, why_not = usable_calibration(settings, environment)
+    if why_not:
+        display.note(why_not)
+    model = model_name(session.model_name)  # no folders of the user's
+    told = {**environment, "model": model}
     header = Header(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         tool=str(environment["magicdec"]),
-        environment={key: value for key, value in environment.items() if _scalar(value)},  # type: ignore[misc]
-        model=session.model_name,
+        environment={key: value for key, value in told.items() if _scalar(value)},  # type: ignore[misc]
+        model=model,
         dtype=str(environment["dtype"]),
         kv_dtype=str(environment["kv_dtype"]),
         documents=tuple(_source(document) for document in documents),
@@ -133,7 +140,9 @@ def record_session(plan: RecordPlan, display: Display) -> int:
             display.loading("prefill", event.done / event.total)
 
     with ProfileWriter(plan.path, header) as writer:
-        recording = Recording(session, rows, plan.base, plan.repeat, listen, tell)
+        recording = Recording(
+            session, rows, plan.base, plan.repeat, listen, tell, Predictor(calibration)
+        )
         recording.run(plan.cells(session), writer)
     return failed
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
+from rich.text import Text
+
 from magicdec.cli.bars import clock, counted, rate
-from magicdec.cli.console import TERMINAL, symbols
+from magicdec.cli.columns import Column, Row, render
+from magicdec.cli.console import TERMINAL, Symbols, plain_text, symbols
 from magicdec.cli.survey_session import SurveyOutcome
 from magicdec.cli.tables import Format, print_json, print_listing
 from magicdec.profiles.survey.record import Estimate, estimates, survey_record
@@ -47,29 +51,43 @@ def deliver(outcome: SurveyOutcome, format: Format) -> None:
 
 def _table(outcome: SurveyOutcome, found: list[Any]) -> None:
     look = symbols(TERMINAL.out)
-    omega = f"{look.gamma} "
-    columns = ["selector", "budget", "weights", rate_title(look.gamma)]
-    columns += [f"{omega}{gamma}" for gamma in outcome.gammas]
-    columns.append("±" if look.gamma == "γ" else "+-")
-    rows = []
-    for result, of_gammas in found:
-        lengths = [f"{each.length:.2f}" for each in of_gammas]
-        drafter = result.drafter
-        rows.append(
-            [drafter.selector, drafter.budget, result.weights, rate(result.alpha), *lengths,
-             _widest(of_gammas)]
-        )  # fmt: skip
-    print_listing(columns, rows, "table")
+    rows: list[Row] = [
+        {
+            "drafter": result.drafter,
+            "weights": result.weights,
+            "alpha": result.alpha,
+            "lengths": {each.gamma: each.length for each in of_gammas},
+            "widest": _widest(of_gammas),
+        }
+        for result, of_gammas in found
+    ]
+    table, left_out = render(rows, _columns(outcome.gammas, look), TERMINAL.out.width, look)
+    TERMINAL.out.print(table)
     tokens = sum(len(row) for row in outcome.results[0].kept) if outcome.results else 0
     rows_seen = len(outcome.results[0].kept) if outcome.results else 0
     TERMINAL.note(
         f"tokens per step for each draft length; {counted(rows_seen, 'row')}, "
         f"{counted(tokens, 'token')}, {clock(outcome.seconds)} in all"
     )
+    if left_out:
+        titles = plain_text(", ".join(left_out), look)
+        TERMINAL.note(f"no room for {titles}: widen the terminal, or --format csv")
 
 
-def rate_title(gamma: str) -> str:
-    return "α" if gamma == "γ" else "alpha"
+def _columns(gammas: Sequence[int], look: Symbols) -> list[Column]:
+    """Draft lengths from the first on; the weights, mostly the same in all lines, come last."""
+    return [
+        Column("selector", 0, lambda row, look: Text(row["drafter"].selector, "cyan"), left=True),
+        Column("budget", 0, lambda row, look: f"{row['drafter'].budget:,}"),
+        Column("weights", 1000, lambda row, look: row["weights"], left=True),
+        Column("α", 1, lambda row, look: rate(row["alpha"])),
+        *(_length(gamma, 3 + place) for place, gamma in enumerate(gammas)),
+        Column("±" if look.gamma == "γ" else "+-", 2, lambda row, look: row["widest"]),
+    ]
+
+
+def _length(gamma: int, rank: int) -> Column:
+    return Column(f"γ {gamma}", rank, lambda row, look: f"{row['lengths'][gamma]:.2f}")
 
 
 def _widest(of_gammas: list[Estimate]) -> str:

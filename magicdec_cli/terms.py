@@ -76,6 +76,9 @@ PREDICT_TERMS: dict[str, str] = {
 PROFILE_TERMS: dict[str, str] = {
     "cell": "one setting of a profile: batch, context, drafter, γ, temperature",
     "drafter": "selector, its options and its budget",
+    "repeat": "one plain and one speculative pass over the same rows, in turn; both warmed up, "
+    "and each starts from the bare prompts with a new draft cache",
+    "failed": "a cell that gave no figures: its error says why; recording again tries it anew",
     "speedup of a cell": "median over its repeats of plain / speculative decode seconds, for the "
     "same number of tokens",
     "best measured": "of all drafters and γ that were tried there: of several noisy figures the "

@@ -126,6 +126,12 @@ def predict_run(calibration: Calibration, work: Work, acceptance: Assumed) -> Se
     )  # fmt: skip
 
 
+def full_step(calibration: Calibration, work: Work) -> StepCosts:
+    """Of all rows of the batch at full γ, halfway through the run."""
+    context = float(np.mean(work.contexts)) + float(np.mean(work.new_tokens)) / 2
+    return _costs(calibration, work, work.batch, context, work.gamma)
+
+
 def _costs(
     calibration: Calibration, work: Work, rows: int, context: float, gamma: int
 ) -> StepCosts:

@@ -1,9 +1,8 @@
-"""Measures one cell: the same rows plainly and speculatively, a few times."""
+"""Measures one cell: the same rows plainly and speculatively in turn, a few times."""
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -12,12 +11,14 @@ from magicdec.engine.events import Event, StepFinished
 from magicdec.engine.report import Recorder, RunReport
 from magicdec.engine.request import Request
 from magicdec.engine.session import Session
+from magicdec.engine.verdict import Losslessness
 from magicdec.profiles.recording.peak import PeakMemory
-from magicdec.profiles.recording.prediction import predict_cell
-from magicdec.profiles.storage.from_reports import sample_of
-from magicdec.profiles.storage.schema import Cell, CellKey, Repeat, StepTimes, Verdict
+from magicdec.profiles.storage.from_reports import cell_of, step_times
+from magicdec.profiles.storage.schema import Cell, CellKey, Predicted, StepTimes
 
 Listener = Callable[[Event], None]
+#: (cell, its rows, new tokens of each) to what is expected of it; None when that is unknown.
+Predict = Callable[[CellKey, Sequence[Request], int], Predicted | None]
 WARM_UP_TOKENS = 8
 
 
@@ -37,10 +38,11 @@ class Bench:
     """
 
     def __init__(
-        self, session: Session, requests: Sequence[Request], batch: int, listen: Listener
-    ) -> None:
+        self, session: Session, requests: Sequence[Request], batch: int, listen: Listener,
+        predict: Predict,
+    ) -> None:  # fmt: skip
         self._session, self._requests, self._batch = session, requests, batch
-        self._listen = listen
+        self._listen, self._predict = listen, predict
 
     def run(self, config: DecodeConfig) -> Pass:
         """Raises what `Session.run` raises."""
@@ -58,62 +60,41 @@ class Bench:
         """Prefills, and brings kernels, weights and memory to where a measurement finds them."""
         self.run(replace(config, max_new_tokens=min(WARM_UP_TOKENS, config.max_new_tokens)))
 
-    def check(self, config: DecodeConfig, plain: Pass, speculative: Pass) -> Verdict:
-        found = self._session.check(
+    def check(self, config: DecodeConfig, plain: Pass, speculative: Pass) -> Losslessness:
+        return self._session.check(
             self._requests, config,
             [row.token_ids for row in plain.report.rows],
             [row.token_ids for row in speculative.report.rows],
         )  # fmt: skip
-        if not found.checked:
-            return Verdict(False, reason=found.reason)
-        return Verdict(True, found.identical, found.ok, found.reason)
 
-    def measure(self, key: CellKey, config: DecodeConfig, plain: Sequence[Pass]) -> Cell:
-        """One cell with as many repeats as there are plain passes."""
-        predicted = predict_cell(key)
+    def measure(self, key: CellKey, config: DecodeConfig, repeats: int) -> Cell:
+        """One cell. Plain and speculative passes take turns, so that a machine that slows down
+        slows both.
+        """
+        predicted = self._predict(key, self._requests, config.max_new_tokens)
+        bare = replace(config, gamma=0)
+        self.warm_up(bare)
         self.warm_up(config)
         peak = PeakMemory(self._session.device)
-        runs = [self.run(config) for _ in plain]
+        pairs = [(self.run(bare), self.run(config)) for _ in range(repeats)]
         memory = peak.bytes()
-        steps = [step for each in runs for step in each.steps]
-        verdicts = [self.check(config, a, b) for a, b in zip(plain, runs, strict=True)]
-        return Cell(
-            key=key,
-            repeats=tuple(
-                Repeat(sample_of(a.report), sample_of(b.report))
-                for a, b in zip(plain, runs, strict=True)
-            ),
-            drafted_per_position=_summed(each.report.drafted_per_position for each in runs),
-            accepted_per_step=_summed(each.report.histogram for each in runs),
-            step=_step_times([step for each in plain for step in each.steps], steps, config.gamma),
-            peak_memory_bytes=memory,
-            predicted=predicted,
+        verdicts = [self.check(config, plain, after) for plain, after in pairs]
+        return cell_of(
+            key,
+            [(plain.report, after.report) for plain, after in pairs],
+            step=_full_steps(pairs),
             lossless=next((v for v in verdicts if v.checked and not v.identical), verdicts[0]),
+            predicted=predicted,
+            peak_memory_bytes=memory,
         )
 
 
-def _summed(counts: Iterator[tuple[int, ...]] | Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    total: list[int] = []
-    for each in counts:
-        total += [0] * (len(each) - len(total))
-        for place, count in enumerate(each):
-            total[place] += count
-    return tuple(total)
-
-
-def _step_times(
-    plain: Sequence[StepFinished], speculative: Sequence[StepFinished], gamma: int
-) -> StepTimes:
-    """Of full batches at full γ: those at the end of the rows are smaller."""
+def _full_steps(pairs: Sequence[tuple[Pass, Pass]]) -> StepTimes:
+    """Of full batches: those at the end of the rows are smaller."""
+    plain = [step for each, _ in pairs for step in each.steps]
+    speculative = [step for _, each in pairs for step in each.steps]
     whole = max((len(step.rows) for step in speculative), default=0)
-    full = [s for s in speculative if s.gamma == gamma and len(s.rows) == whole]
-    return StepTimes(
-        plain=_median([s.phases.verify for s in plain if len(s.rows) == whole]),
-        draft=_median([s.phases.draft / gamma for s in full]),
-        verify=_median([s.phases.verify for s in full]),
-        select=_median([s.phases.select for s in full]),
+    return step_times(
+        (step for step in plain if len(step.rows) == whole),
+        (step for step in speculative if len(step.rows) == whole),
     )
-
-
-def _median(values: Sequence[float]) -> float | None:
-    return statistics.median(values) if values else None

@@ -10,7 +10,7 @@ from magicdec.profiles.storage.schema import CellKey
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Cells that share their rows, so one plain run of each repeat serves them all."""
+    """Cells that share their rows, so that these are prefilled once."""
 
     batch: int
     context: int

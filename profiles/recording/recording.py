@@ -11,8 +11,9 @@ from magicdec.engine.config import DecodeConfig, DraftWeights, SamplingConfig
 from magicdec.engine.errors import MagicdecError
 from magicdec.engine.request import Request
 from magicdec.engine.session import Session
-from magicdec.profiles.recording.measuring import Bench, Listener, Pass
+from magicdec.profiles.recording.measuring import Bench, Listener, Predict
 from magicdec.profiles.recording.plan import Group, groups
+from magicdec.profiles.storage.from_reports import failed_cell
 from magicdec.profiles.storage.schema import Cell, CellKey
 from magicdec.profiles.storage.writing import ProfileWriter
 
@@ -41,6 +42,7 @@ class Recording:
     repeats: int
     listen: Listener
     tell: Callable[[Progress], None]
+    predict: Predict
 
     def run(self, cells: Sequence[CellKey], writer: ProfileWriter) -> None:
         """Skips what the file has. A cell that fails is written as failed, and the sweep goes on.
@@ -58,25 +60,21 @@ class Recording:
                 try:
                     cell = measure(key)
                 except MagicdecError as error:
-                    cell = Cell(key=key, status="failed", error=" ".join(str(error).split())[:1000])
+                    cell = failed_cell(key, " ".join(str(error).split())[:1000])
                 writer.append(cell)
                 done += 1
                 left = (time.monotonic() - begun) / done * (total - done)
                 self.tell(Progress(key, done, total, left, cell))
 
     def _measure(self, group: Group) -> Callable[[CellKey], Cell]:
-        """Measures cells of a group. Its plain runs come with the first cell that works."""
-        made: list[tuple[Bench, list[Pass]]] = []
+        """Measures cells of a group. Its rows are made with the first cell that needs them."""
+        made: list[Bench] = []
 
         def measure(key: CellKey) -> Cell:
             if not made:
                 rows = self.make_rows(group.batch, group.context)
-                bench = Bench(self.session, rows, group.batch, self.listen)
-                plain = replace(self._config(key), gamma=0)
-                bench.warm_up(plain)
-                made.append((bench, [bench.run(plain) for _ in range(self.repeats)]))
-            bench, passes = made[0]
-            return bench.measure(key, self._config(key), passes)
+                made.append(Bench(self.session, rows, group.batch, self.listen, self.predict))
+            return made[0].measure(key, self._config(key), self.repeats)
 
         return measure
 

@@ -123,6 +123,7 @@ def _sample(fields: Fields) -> Sample:
         num_spec_steps=fields.maybe("num_spec_steps", fields.integer),
         num_draft_tokens=fields.maybe("num_draft_tokens", fields.integer),
         num_accepted_draft_tokens=fields.maybe("num_accepted_draft_tokens", fields.integer),
+        prefilled=fields.maybe("prefilled", fields.truth) is not False,
     )
 
 

@@ -83,6 +83,7 @@ def _sample(sample: Sample) -> dict[str, Any]:
         "num_spec_steps": sample.num_spec_steps,
         "num_draft_tokens": sample.num_draft_tokens,
         "num_accepted_draft_tokens": sample.num_accepted_draft_tokens,
+        "prefilled": sample.prefilled,
     }
 
 

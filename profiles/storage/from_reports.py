@@ -61,6 +61,7 @@ def sample_of(report: RunReport) -> Sample:
         report.num_spec_steps if spec else None,
         report.num_draft_tokens if spec else None,
         report.num_accepted_draft_tokens if spec else None,
+        prefilled=report.reused_prompt_tokens < report.prompt_tokens,
     )
 
 

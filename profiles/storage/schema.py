@@ -79,6 +79,7 @@ class Sample:
     num_spec_steps: int | None = None  # per row
     num_draft_tokens: int | None = None
     num_accepted_draft_tokens: int | None = None
+    prefilled: bool = True  # False: the prompts' K/V were all there already, from an earlier pass
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -99,8 +100,13 @@ class Repeat:
 
     @property
     def speedup_end_to_end(self) -> float | None:
-        """The same with the plain run's prefill on either side: both need it, one does it."""
-        return None if self.plain is None else self._speedup(self.plain.phases.prefill)
+        """The same with the plain run's prefill on either side: both need it, one does it.
+
+        None where that run did none, as in a sweep: its prefill seconds are of a copy.
+        """
+        if self.plain is None or not self.plain.prefilled:
+            return None
+        return self._speedup(self.plain.phases.prefill)
 
     def _speedup(self, prefill: float) -> float | None:
         plain, after = self.plain, self.speculative

@@ -10,9 +10,11 @@ from typing import Any, BinaryIO
 
 from magicdec.engine.errors import ConfigError
 from magicdec.profiles.storage.encoding import cell_to_json, header_to_json
-from magicdec.profiles.storage.header import Header
+from magicdec.profiles.storage.header import Header, Source
 from magicdec.profiles.storage.reading import read_profile
 from magicdec.profiles.storage.schema import Cell, CellKey
+
+_WORDS = {"kv_dtype": "KV dtype", "documents": "text", "max_new_tokens": "number of new tokens"}
 
 
 class ProfileWriter:
@@ -77,8 +79,8 @@ class ProfileWriter:
             before, now = getattr(profile.header, name), getattr(header, name)
             if before != now:
                 raise ConfigError(
-                    f"{self.path} records another {name.replace('_', ' ')} ({before!r:.60}, "
-                    f"now {now!r:.60}); give another file"
+                    f"{self.path} records another {_WORDS.get(name, name)} ({_shown(before)}, now "
+                    f"{_shown(now)}); give another file"
                 )
         self._cut_torn_line()
         for cell in profile.cells:
@@ -103,3 +105,15 @@ class ProfileWriter:
                     file.write(b"\n")
                     file.truncate()
                 os.fsync(file.fileno())
+
+
+def _shown(value: object) -> str:
+    """Documents by name and the beginning of their digest: the name may be the same."""
+    if not isinstance(value, tuple):
+        return f"{value!r:.60}"
+    names = (
+        source.name + (f" {source.sha256[:8]}" if source.sha256 else "")
+        for source in value
+        if isinstance(source, Source)
+    )
+    return f"{', '.join(names):.60}"

@@ -1,0 +1,76 @@
+"""Cells carry what a calibration said of them, when one holds here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from magicdec.engine.request import Request
+from magicdec.profiles.calibrated import Accepted, Calibration
+from magicdec.profiles.costs.catalog import find_model
+from magicdec.profiles.costs.hardware import Constants, Device, Hardware
+from magicdec.profiles.recording.prediction import Predictor
+from magicdec.profiles.storage.reading import read_profile
+from magicdec.profiles.storage.schema import CellKey
+
+MADE = Calibration(
+    created="2026-11-29T10:00:00+00:00",
+    fingerprint={"model": "any", "dtype": "float32", "kv_dtype": "float32"},
+    model=find_model("smollm2-135m"),
+    hardware=Hardware(
+        Device("Some CPU", 8e9, 20e9, 200e9), constants=Constants(layer_s=0.0003, step_s=0.001)
+    ),
+    acceptances=(Accepted("streaming", 256, "same", 300, (0.9,)),),
+)
+KEY = CellKey(
+    batch=2, context=4000, selector="streaming", budget=256, gamma=3, temperature=0.0,
+    draft_weights="same",
+)  # fmt: skip
+ROWS = [Request(f"doc{i}", (1,) * 4000, i) for i in range(2)]
+
+
+def test_a_prediction_is_that_of_the_cost_model() -> None:
+    predict = Predictor(MADE)
+    found = predict(KEY, ROWS, 64)
+    assert found is not None and found.speedup is not None
+    step = found.step
+    assert step.plain and step.draft and step.verify
+    assert step.draft < step.plain < step.verify, "drafts read less, a verify pass computes more"
+    # By hand: Ω of three positions at 0.9, over T_T / (γ·T_D + T_V); row ends cost a little.
+    omega = 1 + 0.9 + 0.81 + 0.729
+    assert found.speedup == pytest.approx(
+        omega * step.plain / (3 * step.draft + step.verify), rel=0.15
+    )
+    worse = replace(MADE, acceptances=(Accepted("streaming", 256, "same", 300, (0.2,)),))
+    less = Predictor(worse)(KEY, ROWS, 64)
+    assert less is not None and less.speedup is not None and less.speedup < found.speedup
+    whole = predict(replace(KEY, selector="full"), ROWS, 64)
+    assert whole is not None and whole.step.draft is not None
+    assert whole.step.draft > step.draft, "the whole cache is read by its drafts"
+
+
+def test_nothing_is_predicted_without_a_calibration_or_steps() -> None:
+    assert Predictor(None)(KEY, ROWS, 64) is None
+    assert Predictor(MADE)(KEY, ROWS, 1) is None
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_only_a_calibration_that_holds_is_used(
+    record: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, holds: bool
+) -> None:
+    def nearest(model: str, fingerprint: dict[str, str | int]) -> Calibration:
+        changes = {} if holds else {"torch": "0.0"}
+        return replace(MADE, fingerprint={**fingerprint, **changes})
+
+    monkeypatch.setattr("magicdec.cli.prediction.load_calibration", nearest)
+    path = tmp_path / "sweep.jsonl"
+    assert record("-o", str(path), "--context", "60", "--gamma", "2") == 0
+    (cell,) = read_profile(path).cells
+    if not holds:
+        assert cell.predicted is None
+        return
+    assert cell.predicted is not None and cell.predicted.step.plain is not None
+    assert cell.predicted.speedup is not None and cell.predicted.speedup > 0

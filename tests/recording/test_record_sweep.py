@@ -1,0 +1,81 @@
+"""`magicdec profile record`: a whole sweep, what its file holds, and who reads it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from magicdec.cli.main import run_command_line
+from magicdec.profiles.storage.reading import read_profile
+
+Record = Callable[..., int]
+
+
+def test_every_number_of_a_recorded_sweep_follows_from_the_runs(
+    record: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "sweep.jsonl"
+    assert record("-o", str(path)) == 0, capsys.readouterr().err
+    profile = read_profile(path)
+    assert not profile.warnings
+    header = profile.header
+    assert header.max_new_tokens == 12 and header.grid.context == (60, 90)
+    assert [source.name for source in header.documents] == ["doc.txt"]
+    assert header.environment["threads"] and header.dtype == "float32"
+    assert {(c.key.context, c.key.gamma) for c in profile.cells} == {
+        (60, 1), (60, 3), (90, 1), (90, 3)
+    }  # fmt: skip
+    for cell in profile.cells:
+        assert cell.status == "ok" and len(cell.repeats) == 2
+        assert cell.key.batch == 2 and cell.key.budget == 40
+        for repeat in cell.repeats:
+            plain, spec = repeat.plain, repeat.speculative
+            assert plain is not None
+            # The first token of each of the two rows comes from the prefill.
+            assert plain.tokens == spec.tokens == 2 * 11
+            assert plain.steps == 11 and plain.num_spec_steps is None
+            for sample in (plain, spec):
+                assert sample.seconds == pytest.approx(sample.phases.decode) and sample.seconds > 0
+            assert plain.phases.draft == plain.phases.select == 0
+            assert spec.phases.draft > 0 and spec.phases.verify > 0
+        assert sum(cell.accepted_per_step) == cell.num_spec_steps == cell.drafted_per_position[0]
+        emitted = sum(repeat.speculative.tokens for repeat in cell.repeats)
+        undrafted = emitted - cell.num_spec_steps - cell.num_accepted_draft_tokens
+        # A row's last step drafts nothing when one token is left: at most one a row and pass.
+        assert 0 <= undrafted <= 4
+        assert len(cell.drafted_per_position) <= cell.key.gamma
+        assert cell.speedup is not None and cell.speedup > 0
+        for seconds in (cell.step.plain, cell.step.draft, cell.step.verify):
+            assert seconds is not None and 0 < seconds < 60
+        assert cell.lossless.checked and cell.lossless.ok
+        assert cell.peak_memory_bytes is None or cell.peak_memory_bytes > 2**20
+        assert cell.predicted is None, "no calibration here"
+        assert cell.speedup_end_to_end is None, "the prefill was reused"
+        assert repeat.speedup_end_to_end is None
+    assert run_command_line(["profile", "show", str(path), "--format", "json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["cells"]) == 4
+    assert run_command_line(["profile", "show", str(path)]) == 0
+    assert "speedup" in capsys.readouterr().out
+
+
+def test_plain_and_speculative_passes_take_turns(
+    record: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that slows down must not make the later cells look slow beside old plain runs."""
+    from magicdec.engine.session import Session
+
+    passes: list[tuple[int, int]] = []
+    run = Session.run
+
+    def spying(self, requests, config, **options):  # type: ignore[no-untyped-def]
+        passes.append((config.gamma, config.max_new_tokens))
+        yield from run(self, requests, config, **options)
+
+    monkeypatch.setattr(Session, "run", spying)
+    assert record("-o", str(tmp_path / "a.jsonl"), "--context", "60") == 0
+    measured = [gamma for gamma, tokens in passes if tokens == 12]
+    assert measured == [0, 1, 0, 1, 0, 3, 0, 3]
+    assert {gamma for gamma, tokens in passes if tokens < 12} == {0, 1, 3}, "each was warmed up"

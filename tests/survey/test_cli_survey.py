@@ -1,0 +1,106 @@
+"""`magicdec profile survey` on a tiny model: table, JSON and CSV of the same estimates."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+from magicdec.cli.main import run_command_line
+
+ALPHABET = sorted(pre_tokenizers.ByteLevel.alphabet())
+
+
+@pytest.fixture
+def survey(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """survey(...): exit code, stdout and stderr."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    folder = tmp_path / "model"
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(ALPHABET) + 1, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=16, max_position_embeddings=512,
+        initializer_range=0.2, bos_token_id=None, eos_token_id=len(ALPHABET),
+        tie_word_embeddings=False,
+    )  # fmt: skip
+    LlamaForCausalLM(config).save_pretrained(folder)
+    tokenizer = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(ALPHABET)}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(["</s>"])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>"}))
+    document = tmp_path / "doc.txt"
+    document.write_text("All the world is a stage, and all the men and women merely players. " * 4)
+    monkeypatch.setenv("MAGICDEC_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr("platformdirs.user_config_dir", lambda name: str(tmp_path / "user"))
+    monkeypatch.chdir(tmp_path)
+    capsys.readouterr()
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        fixed = ["--model", str(folder), "--device", "cpu", "--batch", "2", "--context", "80"]
+        code = run_command_line(
+            ["profile", "survey", str(document), *fixed, "--max-new-tokens", "16", "--ignore-eos",
+             "-q", "--selector", "streaming,full", "--budget", "24,40", *arguments]
+        )  # fmt: skip
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def test_all_formats_tell_the_same(
+    survey: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, out, err = survey("--format", "json", "--gamma", "1,3")
+    assert code == 0, err
+    drafters = json.loads(out)["drafters"]
+    assert [(d["selector"], d["budget"]) for d in drafters] == [
+        ("streaming", 24), ("streaming", 40), ("full", 24)
+    ]  # fmt: skip
+    assert drafters[2]["alpha"] == 1.0, "the whole cache drafts what the target says"
+
+    code, out, _ = survey("--format", "csv", "--gamma", "1,3")
+    lines = list(csv.DictReader(io.StringIO(out)))
+    assert code == 0 and len(lines) == 3 * 2
+    estimates = [each for d in drafters for each in d["by_gamma"]]
+    for line, each in zip(lines, estimates, strict=True):
+        assert int(line["gamma"]) == each["gamma"]
+        assert float(line["mean_acceptance_length"]) == pytest.approx(
+            each["mean_acceptance_length"], abs=1e-3
+        )
+
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, err = survey("--gamma", "1-8")
+    _, *rows = out.splitlines()
+    assert code == 0 and len(rows) == 3 and max(map(len, out.splitlines())) <= 80
+    shown = {each["gamma"]: each["mean_acceptance_length"] for each in drafters[0]["by_gamma"]}
+    assert "…" not in out, "no number is cut"
+    assert f"{shown[1]:.2f}" in rows[0].split() and f"{shown[3]:.2f}" in rows[0].split()
+    assert "tokens per step" in err
+
+    monkeypatch.setenv("COLUMNS", "50")
+    code, out, err = survey("--gamma", "1-8")
+    assert code == 0 and max(map(len, out.splitlines())) <= 50 and "…" not in out
+    assert "no room for weights" in err and "8" not in out.splitlines()[0]
+
+
+def test_what_cannot_be_surveyed_is_refused_in_one_line(
+    survey: Callable[..., tuple[int, str, str]],
+) -> None:
+    for arguments, said in (
+        (["--gamma", "0"], "drafts nothing"),
+        (["--budget", "4"], "budget 4"),
+        (["--gamma", "3-1"], "backwards"),
+    ):
+        code, out, err = survey(*arguments)
+        assert code == 2 and out == "" and said in err and len(err.splitlines()) == 1
