@@ -128,6 +128,7 @@ def decode() -> Any:
         attention: str = "sdpa",
         engine: Any = None,
         kv_dtype: Any = None,
+        draft_decoder: Any = None,
         **settings: Any,
     ) -> Outcome:
         settings.setdefault("draft_weights", "same")
@@ -141,6 +142,7 @@ def decode() -> Any:
             capacity=capacity or longest + config.max_new_tokens + config.gamma + 1,
             chunk=chunk,
             kv_dtype=kv_dtype,
+            draft=draft_decoder,
         )
         requests = [
             Request(f"doc{i}", tuple(p), i)
