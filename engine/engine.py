@@ -37,7 +37,7 @@ class Engine:
 
     The cache outlives a run: prompts that are still in it are not prefilled again. A `store` keeps
     them beyond that. It is written when a run has ended or a slot is needed for another prompt, so
-    that no step waits for a disk. `draft` is the model that drafts in runs whose settings name one.
+    that no step waits for a disk.
     """
 
     def __init__(
@@ -52,22 +52,23 @@ class Engine:
         kv_dtype: torch.dtype | None = None,
         clock: Clock | None = None,
         store: PrefillStore | None = None,
-        draft: Decoder | None = None,
     ) -> None:
         self.model, self.tokenizer, self.chunk, self.store = model, tokenizer, chunk, store
-        self.draft = draft
         self.cache = KVCache(model, backend, rows=slots, capacity=capacity, dtype=kv_dtype)
         self.clock = clock or Clock()
 
-    def run(self, requests: Sequence[Request], config: DecodeConfig) -> Iterator[Event]:
+    def run(
+        self, requests: Sequence[Request], config: DecodeConfig, draft: Decoder | None = None
+    ) -> Iterator[Event]:
         """Decodes every request; see `events` for what it yields, and when.
 
+        draft: the model that `config.draft` names, where it names one.
         Closing the iterator between two events stops the run; nothing is left behind but the
-        prompts in the cache. Raises ConfigError for a selector that cannot be used.
+        prompts in the cache. Raises ConfigError for a selector or draft that cannot be used.
         """
         self.clock.restart()
         with self.clock.phase("prefill"):  # all that comes before the first token
-            run = _Run(self, requests, config)
+            run = _Run(self, requests, config, draft)
         try:
             yield from run.events()
         finally:
@@ -83,13 +84,16 @@ class Engine:
 class _Run:
     """The state of one `Engine.run`."""
 
-    def __init__(self, engine: Engine, requests: Sequence[Request], config: DecodeConfig) -> None:
+    def __init__(
+        self, engine: Engine, requests: Sequence[Request], config: DecodeConfig,
+        draft: Decoder | None,
+    ) -> None:  # fmt: skip
         self.engine, self.config = engine, config
         self.model, self.cache, self.clock = engine.model, engine.cache, engine.clock
         self.waiting = deque(requests)
         self.active: list[Row] = []
         self.drafter = make_drafter(
-            self.cache, config, engine.draft, context=max(len(r.tokens) for r in requests),
+            self.cache, config, draft, context=max(len(r.tokens) for r in requests),
             chunk=engine.chunk, clock=engine.clock,
         )  # fmt: skip
         self.observed = 0 if self.drafter is None else self.drafter.observed

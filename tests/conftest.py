@@ -142,13 +142,12 @@ def decode() -> Any:
             capacity=capacity or longest + config.max_new_tokens + config.gamma + 1,
             chunk=chunk,
             kv_dtype=kv_dtype,
-            draft=draft_decoder,
         )
         requests = [
             Request(f"doc{i}", tuple(p), i)
             for i, p in zip(rows or range(len(prompts)), prompts, strict=True)
         ]
-        return Outcome(list(engine.run(requests, config)), engine)
+        return Outcome(list(engine.run(requests, config, draft_decoder)), engine)
 
     return run
 
