@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from magicdec.engine.config import SamplingConfig
 from magicdec.engine.sampling import ACCEPT, DRAFT, NEXT, Noise, distribution, draw
@@ -22,10 +23,18 @@ from magicdec.kernels.transfer import to_device
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What a drafter proposes: tokens [n, G] and, when sampling, what each was drawn from."""
+    """What a drafter proposes: tokens [n, G] and, when sampling, what each was drawn from.
+
+    A drafter that finds less for a row says how much in `lengths`; what is beyond does not count.
+    """
 
     tokens: Tensor
     probs: Tensor | None = None  # q, [n, G, V]
+    lengths: Sequence[int] | None = None  # per row; None: all that the row may draft
+
+    def drafted(self, most: Sequence[int]) -> list[int]:
+        """How many tokens are proposed to each row, that may draft `most`."""
+        return [min(pair) for pair in zip(most, self.lengths or most, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +59,19 @@ class Rule(ABC):
     def draft(self, logits: Tensor, ahead: int) -> tuple[Tensor, Tensor | None]:
         """logits [n, V] of the draft -> tokens [n] and their q [n, V] (None when greedy)."""
 
+    def certain(self, tokens: Tensor, vocabulary: int) -> Tensor | None:
+        """q of tokens [n, G] that nothing was drawn for: one-hot [n, G, V], None when greedy."""
+        return None
+
     @abstractmethod
     def accept(self, proposal: Proposal, logits: Tensor) -> Verdict:
         """logits [n, G + 1, V] of the target, one more than there are proposals."""
 
-    def _within(self, gamma: int, device: torch.device) -> Tensor:
-        """Which of γ draft positions count for each row: bool [n, G]."""
-        own = to_device(self._drafted, device)[:, None]
-        return torch.arange(gamma, device=device) < own
+    def _within(self, proposal: Proposal) -> Tensor:
+        """Which draft positions count for each row: bool [n, G]."""
+        tokens = proposal.tokens
+        own = to_device(proposal.drafted(self._drafted), tokens.device)[:, None]
+        return torch.arange(tokens.shape[1], device=tokens.device) < own
 
 
 class Greedy(Rule):
@@ -67,7 +81,7 @@ class Greedy(Rule):
     def accept(self, proposal: Proposal, logits: Tensor) -> Verdict:
         target = logits.argmax(dim=-1)  # [n, G + 1]
         hits = proposal.tokens == target[:, :-1]
-        accepted = leading(hits & self._within(hits.shape[1], hits.device))
+        accepted = leading(hits & self._within(proposal))
         return Verdict(accepted, target.gather(1, accepted[:, None])[:, 0])
 
 
@@ -88,6 +102,9 @@ class Rejection(Rule):
         probs = distribution(logits, self._config)
         return draw(probs, self._u[:, ahead, DRAFT]), probs
 
+    def certain(self, tokens: Tensor, vocabulary: int) -> Tensor:
+        return one_hot(tokens, vocabulary).float()
+
     def accept(self, proposal: Proposal, logits: Tensor) -> Verdict:
         tokens, q = proposal.tokens, proposal.probs
         gamma = tokens.shape[1]
@@ -96,7 +113,7 @@ class Rejection(Rule):
             q = p.new_zeros(p[:, :0].shape)
         chosen = tokens[..., None]
         p_chosen, q_chosen = p[:, :gamma].gather(2, chosen), q.gather(2, chosen)
-        within = self._within(gamma, tokens.device)
+        within = self._within(proposal)
         hits = (self._u[:, :gamma, ACCEPT, None] * q_chosen < p_chosen)[..., 0]
         accepted = leading(hits & within)
         # After a row's last draft token q is zero, so the residual is p: the bonus token.

@@ -19,6 +19,9 @@ from magicdec.kernels.attention import AttentionBackend, AttentionPlan, Attentio
 from magicdec.kernels.pointwise import Entries
 from magicdec.kernels.transfer import to_device
 
+#: Queries of the prompt's end that are kept, so that most selectors need no second look.
+KEPT_QUERIES = 64
+
 Observer = Callable[[int, Tensor], None]  # (layer, q [n, T, H, D])
 
 

@@ -13,6 +13,9 @@ MAX_SEED = 2**63 - 1
 LEAST_TEMPERATURE = 0.001  # below it sampling is greedy decoding at a higher price
 
 DraftWeights = Literal["auto", "same", "int8"]
+DraftKV = Literal["selected", "full"]
+
+SELF, LOOKUP, LAYERS = "self", "lookup", "layers:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,8 @@ class DecodeConfig:
 
     max_new_tokens: int = 64  # per row, the token that prefill gives included
     gamma: int = 3  # draft tokens per step; 0 is plain decoding
+    draft: str = SELF  # who drafts: self, lookup, layers:N or a model
+    draft_kv: DraftKV = "selected"  # full: the draft attends to all, no selector
     budget: int = 256  # prompt KV entries that a draft step may read
     selector: str = "snapkv"  # a name of `magicdec selectors`, or package.module:Class
     selector_options: Mapping[str, object] = field(default_factory=dict)
@@ -87,7 +92,34 @@ class DecodeConfig:
         require(0 <= self.gamma <= MAX_GAMMA, f"gamma must be in 0..{MAX_GAMMA}, got {self.gamma}")
         require(self.budget >= 1, f"budget must be at least 1, got {self.budget}")
         require(
+            self.draft_kv in get_args(DraftKV),
+            f"draft-kv must be selected or full, got {self.draft_kv!r}",
+        )
+        require(bool(self.draft), "draft is empty; give self, lookup, layers:N or a model")
+        require(
+            self.draft_layers is None or self.draft_layers >= 1,
+            f"draft {self.draft!r} runs no layer; give a number of layers, such as layers:6",
+        )
+        require(
+            self.draft != LOOKUP or self.draft_kv == "selected",
+            "draft-kv full has no effect on lookup, which reads no KV cache; leave it out",
+        )
+        require(
             self.draft_weights in get_args(DraftWeights),
             f"draft-weights must be auto, same or int8, got {self.draft_weights!r}",
         )
         require(all(self.stop), "a stop string is empty; leave --stop out for none")
+
+    @property
+    def draft_layers(self) -> int | None:
+        """How many of the model's layers draft; 0 for what is no number, None for other drafts."""
+        if not self.draft.startswith(LAYERS):
+            return None
+        count = self.draft.removeprefix(LAYERS)
+        return int(count) if count.isascii() and count.isdigit() else 0
+
+    @property
+    def draft_model(self) -> str | None:
+        """The model that drafts, as `--model` names one; None when it is not another model."""
+        own = self.draft in (SELF, LOOKUP) or self.draft_layers is not None
+        return None if own else self.draft

@@ -9,15 +9,22 @@ import torch
 from torch import Tensor
 
 from magicdec.engine.acceptance import Proposal, Rule
-from magicdec.engine.config import DecodeConfig, DraftWeights
-from magicdec.engine.draft_view import DraftView
+from magicdec.engine.cache import Observer
+from magicdec.engine.config import LOOKUP, SELF, DecodeConfig, DraftWeights
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.model.decoder import Decoder
-from magicdec.engine.selectors.base import SELECTORS
+from magicdec.engine.row import Row
+from magicdec.engine.selectors.base import SELECTORS, KVSelector
+from magicdec.engine.views.base import DraftView
 from magicdec.kernels.linear import int8_unsupported
 
 
 class Drafter(ABC):
+    #: Wants to see the queries of the verify pass, layer by layer.
+    observer: Observer | None = None
+    #: How many of a prompt's last queries it wants to see.
+    observed: int = 0
+
     def prepare(self) -> None:  # noqa: B027 (most have nothing to do)
         """Called once rows are prefilled and before the first draft; counted as prefill."""
 
@@ -26,8 +33,8 @@ class Drafter(ABC):
         """A row was prefilled into `slot`."""
 
     @abstractmethod
-    def propose(self, slots: Sequence[int], pending: Tensor, gamma: int, rule: Rule) -> Proposal:
-        """γ tokens after pending [n, 1], each row's last token, which no cache holds yet."""
+    def propose(self, rows: Sequence[Row], pending: Tensor, gamma: int, rule: Rule) -> Proposal:
+        """Up to γ tokens after pending [n, 1], each row's last token, which no cache holds yet."""
 
     @abstractmethod
     def commit(self, slots: Sequence[int], counts: Sequence[int]) -> None:
@@ -37,17 +44,58 @@ class Drafter(ABC):
     def entries(self, slot: int) -> int:
         """KV entries that the row's next draft step reads."""
 
+    def reads(self, slot: int, gamma: int) -> int:
+        """KV entries that the row's next γ draft steps read, those they write included."""
+        return gamma * self.entries(slot) + gamma * (gamma + 1) // 2
 
-class SelfDrafter(Drafter):
-    """The target model itself, over a sparse view of its own cache (MagicDec, section 4)."""
+
+class StepwiseDrafter(Drafter):
+    """A model that drafts token by token over a view of a cache."""
 
     def __init__(self, model: Decoder, view: DraftView, weights: DraftWeights) -> None:
-        self._target = self._model = model
-        self._view, self._weights = view, weights
+        self._model, self._view, self._weights = model, view, weights
 
     def prepare(self) -> None:
         if self._weights == "int8":
             self._model = self._model.quantized
+
+    def entries(self, slot: int) -> int:
+        return self._view.entries(slot)
+
+    def propose(self, rows: Sequence[Row], pending: Tensor, gamma: int, rule: Rule) -> Proposal:
+        slots = [row.slot for row in rows]
+        tokens, probs = [], []
+        fed, ahead = self._first(rows, pending), 0
+        for position in range(gamma):
+            access = self._view.access(slots, ahead, fed.shape[1])
+            logits = self._model.forward(fed, access, last_only=True)
+            token, q = rule.draft(self._logits(logits[:, 0]), position)
+            tokens.append(token)
+            if q is not None:
+                probs.append(q)
+            ahead += fed.shape[1]
+            fed = token[:, None]
+        return Proposal(torch.stack(tokens, dim=1), torch.stack(probs, dim=1) if probs else None)
+
+    def _first(self, rows: Sequence[Row], pending: Tensor) -> Tensor:
+        """What the first pass is fed: the tokens that the view lacks, [n, T]."""
+        return pending
+
+    def _logits(self, logits: Tensor) -> Tensor:
+        """The model's logits [n, V'] over the target's vocabulary [n, V]."""
+        return logits
+
+
+class SelfDrafter(StepwiseDrafter):
+    """The target model itself, over a sparse view of its own cache (MagicDec, section 4).
+
+    `model` may also be the target's first layers with its head, an early exit: K and V of those
+    layers are in the target's cache already.
+    """
+
+    def __init__(self, model: Decoder, view: DraftView, weights: DraftWeights) -> None:
+        super().__init__(model, view, weights)
+        self.observer, self.observed = view.observer, view.observed
 
     def admit(self, slot: int) -> None:
         self._view.admit(slot)
@@ -55,36 +103,28 @@ class SelfDrafter(Drafter):
     def commit(self, slots: Sequence[int], counts: Sequence[int]) -> None:
         self._view.commit(slots, counts)
 
-    def entries(self, slot: int) -> int:
-        return self._view.entries(slot)
 
-    def propose(self, slots: Sequence[int], pending: Tensor, gamma: int, rule: Rule) -> Proposal:
-        tokens, probs = [], []
-        token = pending[:, 0]
-        for ahead in range(gamma):
-            logits = self._model.forward(token[:, None], self._view.access(slots, ahead))
-            token, q = rule.draft(logits[:, 0], ahead)
-            tokens.append(token)
-            if q is not None:
-                probs.append(q)
-        return Proposal(torch.stack(tokens, dim=1), torch.stack(probs, dim=1) if probs else None)
+def draft_selector(config: DecodeConfig) -> KVSelector:
+    """What chooses the draft's KV entries. Raises ConfigError."""
+    if config.draft_kv == "full":
+        return SELECTORS.create("full")
+    return SELECTORS.create(config.selector, config.selector_options)
 
 
 def draft_weights(config: DecodeConfig, device: torch.device, dtype: torch.dtype) -> DraftWeights:
     """Which weights will draft: "same" or "int8"; "same" for plain decoding.
 
     auto takes int8 wherever it works: a draft step then reads a quarter of the bytes and almost
-    as many of its tokens are accepted. It leaves a selector alone that sees the whole cache: that
-    one is the control, which must accept everything. Nor does it touch sampling: the int8 kernels
-    round the activations of all rows on one scale, so that what a row drafts depends on its batch
-    mates; the distribution stays exact, but a seed would no longer fix the row's text. Raises
-    ConfigError when int8 is asked for and cannot be had.
+    as many of its tokens are accepted. It leaves the model alone where that drafts for itself over
+    the whole cache: that is the control, which must accept everything. Nor does it touch sampling:
+    the int8 kernels round the activations of all rows on one scale, so that what a row drafts
+    depends on its batch mates; the distribution stays exact, but a seed would no longer fix the
+    row's text. Raises ConfigError when int8 is asked for and cannot be had.
     """
-    if config.gamma == 0 or config.draft_weights == "same":
+    if config.gamma == 0 or config.draft == LOOKUP or config.draft_weights == "same":
         return "same"
-    if config.draft_weights == "auto" and (
-        SELECTORS.load(config.selector).whole or not config.sampling.greedy
-    ):
+    control = config.draft == SELF and draft_selector(config).whole
+    if config.draft_weights == "auto" and (control or not config.sampling.greedy):
         return "same"
     reason = int8_unsupported(device, dtype)
     if reason and config.draft_weights == "int8":

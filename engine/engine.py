@@ -11,8 +11,7 @@ from magicdec.engine.acceptance import Proposal, Rule, make_rule
 from magicdec.engine.cache import KVCache
 from magicdec.engine.clock import Clock
 from magicdec.engine.config import DecodeConfig
-from magicdec.engine.draft_view import make_view
-from magicdec.engine.drafter import Drafter, SelfDrafter, draft_weights
+from magicdec.engine.drafting import make_drafter
 from magicdec.engine.events import (
     Event,
     PhaseTimes,
@@ -28,7 +27,6 @@ from magicdec.engine.prefill import PREFILL_CHUNK, prefill
 from magicdec.engine.prefill_store import PrefillStore
 from magicdec.engine.request import Request
 from magicdec.engine.row import Row
-from magicdec.engine.selectors.base import SELECTORS
 from magicdec.engine.step import speculative_step
 from magicdec.engine.text.tokenizer import Tokenizer
 from magicdec.kernels.attention import AttentionBackend
@@ -60,18 +58,20 @@ class Engine:
         self.clock = clock or Clock()
 
     def run(
-        self, requests: Sequence[Request], config: DecodeConfig, *, observed: int = 0
-    ) -> Iterator[Event]:
+        self, requests: Sequence[Request], config: DecodeConfig, draft: Decoder | None = None,
+        *, observed: int = 0,
+    ) -> Iterator[Event]:  # fmt: skip
         """Decodes every request; see `events` for what it yields, and when.
 
+        draft: the model that `config.draft` names, where it names one.
         observed: how many of a prompt's last queries to keep at least, for selectors that
         look at the cache later.
         Closing the iterator between two events stops the run; nothing is left behind but the
-        prompts in the cache. Raises ConfigError for a selector that cannot be used.
+        prompts in the cache. Raises ConfigError for a selector or draft that cannot be used.
         """
         self.clock.restart()
         with self.clock.phase("prefill"):  # all that comes before the first token
-            run = _Run(self, requests, config, observed)
+            run = _Run(self, requests, config, draft, observed)
         try:
             yield from run.events()
         finally:
@@ -88,14 +88,18 @@ class _Run:
     """The state of one `Engine.run`."""
 
     def __init__(
-        self, engine: Engine, requests: Sequence[Request], config: DecodeConfig, observed: int
-    ) -> None:
+        self, engine: Engine, requests: Sequence[Request], config: DecodeConfig,
+        draft: Decoder | None, observed: int,
+    ) -> None:  # fmt: skip
         self.engine, self.config = engine, config
         self.model, self.cache, self.clock = engine.model, engine.cache, engine.clock
         self.waiting = deque(requests)
         self.active: list[Row] = []
-        self.observed = observed
-        self.drafter = self._make_drafter(max(len(r.tokens) for r in requests))
+        self.drafter = make_drafter(
+            self.cache, config, draft, context=max(len(r.tokens) for r in requests),
+            chunk=engine.chunk, clock=engine.clock,
+        )  # fmt: skip
+        self.observed = max(observed, 0 if self.drafter is None else self.drafter.observed)
         self.rule: Rule = make_rule(
             config.sampling,
             slots=self.cache.rows,
@@ -103,23 +107,6 @@ class _Run:
             device=self.model.device,
         )
         self.entries_read, self.draft_steps = 0, 0
-
-    def _make_drafter(self, context: int) -> Drafter | None:
-        config = self.config
-        if config.gamma == 0:
-            return None
-        selector = SELECTORS.create(config.selector, config.selector_options)
-        self.observed = max(self.observed, selector.observed)
-        view = make_view(
-            self.cache,
-            selector,
-            budget=config.budget,
-            context=context,
-            growth=config.max_new_tokens,
-            gamma=config.gamma,
-        )
-        weights = draft_weights(config, self.model.device, self.model.dtype)
-        return SelfDrafter(self.model, view, weights)
 
     def events(self) -> Iterator[Event]:
         total = PhaseTimes()
@@ -147,17 +134,16 @@ class _Run:
             self.model, self.cache, self.drafter, self.rule, rows, drafted, self.clock
         )
         shares = []
-        for row, gamma, outcome in zip(rows, drafted, outcomes, strict=True):
+        for row, outcome in zip(rows, outcomes, strict=True):
             tokens, texts = row.take(outcome.tokens)
-            accepted = outcome.accepted
+            gamma, accepted = outcome.drafted, outcome.accepted
             chars = len("".join(texts[:accepted]))
             shares.append(RowStep(row.request.row, tokens, "".join(texts), gamma, accepted, chars))
         return tuple(shares)
 
     def _count_reads(self, rows: list[Row], gamma: int) -> None:
         if self.drafter is not None and gamma > 0:
-            held = sum(self.drafter.entries(row.slot) for row in rows)
-            self.entries_read += gamma * held + len(rows) * gamma * (gamma + 1) // 2
+            self.entries_read += sum(self.drafter.reads(row.slot, gamma) for row in rows)
             self.draft_steps += gamma * len(rows)
 
     def _admit(self) -> Iterator[Event]:

@@ -9,11 +9,9 @@ from pathlib import Path
 import torch
 
 from magicdec.engine.config import MAX_GAMMA, DecodeConfig
-from magicdec.engine.draft_view import view_capacity
-from magicdec.engine.drafter import draft_weights
+from magicdec.engine.draft_memory import draft_need
 from magicdec.engine.errors import OutOfMemoryError
 from magicdec.engine.model.spec import ModelSpec
-from magicdec.engine.selectors.base import SELECTORS
 
 GIB = 2**30
 
@@ -54,20 +52,14 @@ def forecast(
     kv_dtype: torch.dtype,
     device: torch.device,
     available: int,
+    draft: ModelSpec | None = None,
 ) -> MemoryForecast:
-    """For `batch` rows of up to `context` prompt tokens."""
+    """For `batch` rows of up to `context` prompt tokens. draft: the model `config.draft` names."""
     size, scratch = dtype.itemsize, 4
-    kv_token = spec.kv_bytes_per_token(kv_dtype.itemsize)
-    twin = 0
-    if draft_weights(config, device, dtype) == "int8":  # all but the embedding, a byte each
-        twin = spec.parameters - spec.vocab_size * spec.hidden_size
-    draft_entries = 0
-    if config.gamma > 0:
-        draft_entries = view_capacity(
-            SELECTORS.create(config.selector, config.selector_options),
-            budget=config.budget, context=context, growth=config.max_new_tokens,
-            gamma=config.gamma,
-        )  # fmt: skip
+    drafting = draft_need(
+        spec, draft, config, batch=batch, context=context, dtype=dtype, kv_dtype=kv_dtype,
+        device=device,
+    )  # fmt: skip
     # Distributions (draft, target, residual, a float64 running sum) exist only when sampling.
     copies = 1 if config.sampling.greedy else 6
     logits = batch * (config.gamma + 1) * spec.vocab_size * scratch * copies
@@ -76,10 +68,10 @@ def forecast(
     prefill = chunk * width * scratch + 2 * chunk * spec.group * context * scratch
     return MemoryForecast(
         weights=spec.parameters * size,
-        draft_weights=twin,
-        full_kv=batch * capacity(config, context) * kv_token,
-        draft_kv=batch * draft_entries * kv_token,
-        workspace=logits + prefill,
+        draft_weights=drafting.weights,
+        full_kv=batch * capacity(config, context) * spec.kv_bytes_per_token(kv_dtype.itemsize),
+        draft_kv=drafting.kv,
+        workspace=logits + prefill + drafting.queries,
         available=available,
     )
 
@@ -103,6 +95,7 @@ def require_fit(
     kv_dtype: torch.dtype,
     device: torch.device,
     available: int,
+    draft: ModelSpec | None = None,
 ) -> MemoryForecast:
     """The forecast. Raises OutOfMemoryError, naming what would fit, when there is too little."""
 
@@ -110,7 +103,7 @@ def require_fit(
         changed = replace(config, max_new_tokens=new_tokens or config.max_new_tokens)
         return forecast(
             spec, changed, batch=batch, context=context, chunk=chunk, dtype=dtype,
-            kv_dtype=kv_dtype, device=device, available=available,
+            kv_dtype=kv_dtype, device=device, available=available, draft=draft,
         )  # fmt: skip
 
     wanted = need(batch, context)

@@ -15,16 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from magicdec.engine.cache import KVCache, Prompt
+from magicdec.engine.cache import KEPT_QUERIES, KVCache, Prompt
 from magicdec.engine.donors import Offer, slot_offers
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.prefill_store import PrefillStore
 
 #: Prompt tokens per forward: wide enough to be bound by arithmetic, small enough for its mask.
 PREFILL_CHUNK = 512
-
-#: Queries of the prompt's end that are kept, so that most selectors need no second look.
-KEPT_QUERIES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +61,8 @@ def prefill(
     yield Chunk(shared, shared)
     last = _LastQueries(wanted)
     try:
-        for start, stop in _chunks(shared, len(ids), chunk, wanted):
+        for start, stop in _chunks(shared, len(ids), chunk):
             block = torch.from_numpy(ids[start:stop])[None].to(model.device)  # [1, T]
-            last.layers.clear()
             logits = model.forward(
                 block, cache.following([slot], stop - start, observer=last), last_only=True
             )
@@ -76,7 +72,7 @@ def prefill(
         if store is not None:
             store.keep(cache, slot, ids, None)
         raise
-    cache.prompts[slot] = end or Prompt(ids, torch.stack(last.layers), logits[0, 0])
+    cache.prompts[slot] = end or Prompt(ids, last.stacked(), logits[0, 0])
 
 
 def _accept(
@@ -93,21 +89,30 @@ def _accept(
     return (shared, end) if end is not None else (min(shared, length - wanted), None)
 
 
-def _chunks(start: int, stop: int, size: int, least_last: int) -> list[tuple[int, int]]:
-    """Splits [start, stop) into chunks of `size`; the last one has at least `least_last`."""
+def _chunks(start: int, stop: int, size: int) -> list[tuple[int, int]]:
+    """Splits [start, stop) into chunks of `size`; the first one takes the remainder."""
     if start == stop:
         return []
-    tail = max(start, stop - max(size, least_last))
-    edges = [*range(start, tail, size), tail, stop]
-    return list(pairwise(edges))
+    first = start + ((stop - start) % size or size)
+    return list(pairwise([start, *range(first, stop, size), stop]))
 
 
 class _LastQueries:
-    """Observer that keeps the last queries of each layer of one row, [H, w, D]."""
+    """Observer that keeps the last queries of each layer of one row."""
 
     def __init__(self, count: int) -> None:
         self._count = count
-        self.layers: list[Tensor] = []
+        self._layers: dict[int, Tensor] = {}  # [H, up to w, D]
 
-    def __call__(self, _layer: int, q: Tensor) -> None:
-        self.layers.append(q[0, -self._count :].transpose(0, 1).clone())
+    def __call__(self, layer: int, q: Tensor) -> None:
+        new = q[0, -self._count :].transpose(0, 1)
+        missing = self._count - new.shape[1]
+        before = self._layers.get(layer)
+        if before is not None and missing:
+            self._layers[layer] = torch.cat((before[:, -missing:], new), dim=1)
+        else:
+            self._layers[layer] = new.clone()
+
+    def stacked(self) -> Tensor:
+        """[L, H, w, D]"""
+        return torch.stack([self._layers[i] for i in range(len(self._layers))])

@@ -10,6 +10,10 @@ import torch
 from magicdec.engine.cache import KVCache
 from magicdec.engine.clock import Clock
 from magicdec.engine.config import DecodeConfig
+from magicdec.engine.draft_checkpoint import open_draft
+from magicdec.engine.draft_room import DraftRoom
+from magicdec.engine.drafter import draft_selector
+from magicdec.engine.drafting import check_layers
 from magicdec.engine.engine import Engine
 from magicdec.engine.environment import environment
 from magicdec.engine.errors import ConfigError, ModelError, OutOfMemoryError
@@ -71,6 +75,8 @@ class Session:
         wait = sync_phases and device.type == "cuda"
         self._clock = Clock(synchronize=torch.cuda.synchronize if wait else None)
         self._model: Decoder | None = None
+        self._drafts: dict[str, Checkpoint] = {}
+        self._draft: tuple[str, Decoder] | None = None  # the draft model of the last run
         self._engine: Engine | None = None
 
     @property
@@ -91,14 +97,42 @@ class Session:
         if self._model is None:
             self._progress("loading weights", None)
             with _memory_errors():
-                self._model = Decoder(
-                    self._checkpoint.spec,
-                    self._checkpoint.weights,
-                    device=self.device,
-                    dtype=self.dtype,
-                    pointwise=self.backend.pointwise,
-                )
+                self._model = self._decoder(self._checkpoint)
         return self._model
+
+    def _decoder(self, checkpoint: Checkpoint) -> Decoder:
+        return Decoder(
+            checkpoint.spec,
+            checkpoint.weights,
+            device=self.device,
+            dtype=self.dtype,
+            pointwise=self.backend.pointwise,
+        )
+
+    def draft_spec(self, config: DecodeConfig) -> ModelSpec | None:
+        """The draft model's; None where no other model drafts. Reads no weights.
+
+        Raises ModelError, ConfigError for a draft that cannot be used with this model.
+        """
+        if config.gamma > 0 and config.draft_layers is not None:
+            check_layers(self._checkpoint.spec, config.draft_layers)
+        name = config.draft_model
+        if name is None or config.gamma == 0:
+            return None
+        if name not in self._drafts:
+            self._drafts[name] = open_draft(name, self._checkpoint, self._progress)
+        return self._drafts[name].spec
+
+    def _draft_model(self, config: DecodeConfig) -> Decoder | None:
+        """Loaded on first use, and kept until another one is asked for."""
+        name = config.draft_model
+        if self.draft_spec(config) is None or name is None:
+            return None
+        if self._draft is None or self._draft[0] != name:
+            self._draft = None  # its memory is the next one's
+            self._progress("loading draft weights", None)
+            self._draft = name, self._decoder(self._drafts[name])
+        return self._draft[1]
 
     @property
     def cache(self) -> KVCache:
@@ -153,6 +187,7 @@ class Session:
             self._checkpoint.spec, config, batch=min(batch, len(requests)),
             context=_longest(requests), chunk=self.chunk, dtype=self.dtype,
             kv_dtype=self.kv_dtype, device=self.device, available=self.memory_room(),
+            draft=self.draft_spec(config),
         )  # fmt: skip
 
     def forecast(self, config: DecodeConfig, *, batch: int, context: int) -> MemoryForecast:
@@ -160,7 +195,7 @@ class Session:
         return forecast(
             self._checkpoint.spec, config, batch=batch, context=context, chunk=self.chunk,
             dtype=self.dtype, kv_dtype=self.kv_dtype, device=self.device,
-            available=self.memory_room(),
+            available=self.memory_room(), draft=self.draft_spec(config),
         )  # fmt: skip
 
     def memory_room(self) -> int:
@@ -168,6 +203,9 @@ class Session:
         room = available_memory(self.device)
         if self._model is not None:
             room += self._checkpoint.spec.parameters * self.dtype.itemsize + self._model.twin_bytes
+        if self._draft is not None:
+            held = self._draft[1]
+            room += held.spec.parameters * self.dtype.itemsize + held.twin_bytes
         if self._engine is not None:
             room += self._engine.cache.k.nbytes + self._engine.cache.v.nbytes
         return room
@@ -175,6 +213,7 @@ class Session:
     def warnings(self, requests: Sequence[Request], config: DecodeConfig) -> list[str]:
         """What the user should know about this session, these settings and the last run."""
         found = [*self._notices, *(self._store.warnings if self._store is not None else ())]
+        found += self._draft_warnings(requests, config)
         trained = self._checkpoint.spec.max_position
         longest = _longest(requests) + config.max_new_tokens
         if longest <= trained:
@@ -184,6 +223,19 @@ class Session:
             f"context {longest:,} (prompt and new tokens) is beyond the {trained:,} tokens that "
             f"{self.model_name} was trained for: expect the text to degrade, and with it what "
             "acceptance and speedup say about useful text",
+        ]
+
+    def _draft_warnings(self, requests: Sequence[Request], config: DecodeConfig) -> list[str]:
+        spec, longest = self.draft_spec(config), _longest(requests)
+        if spec is None:
+            return []
+        selector = draft_selector(config)
+        seen = DraftRoom.of(spec, selector, config, rows=1, context=longest).prompt
+        if seen == longest:
+            return []
+        return [
+            f"draft {config.draft} was trained for {spec.max_position:,} tokens: of a prompt of "
+            f"{longest:,} it sees the last {seen:,}"
         ]
 
     def run(
@@ -207,7 +259,7 @@ class Session:
                     store=self.prefill_store, clock=self._clock,
                 )  # fmt: skip
                 self._engine = engine
-            yield from engine.run(requests, config, observed=observed)
+            yield from engine.run(requests, config, self._draft_model(config), observed=observed)
 
     @property
     def prefill_store(self) -> PrefillStore | None:

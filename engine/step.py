@@ -18,10 +18,11 @@ from magicdec.kernels.transfer import to_device
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a step gives one row: `accepted` draft tokens and one token of the target's own."""
+    """What a step gives one row: `accepted` of `drafted` tokens and one of the target's own."""
 
     tokens: list[int]
     accepted: int
+    drafted: int
 
 
 def speculative_step(
@@ -35,8 +36,8 @@ def speculative_step(
 ) -> list[Outcome]:
     """Draft γ tokens, verify them in one pass, commit what is accepted; γ = 0 is plain decoding.
 
-    drafted: each row's own γ. A row near its limit takes part with fewer than its batch mates,
-    so that what it says never depends on them.
+    drafted: the most tokens each row may draft, its own γ. A row near its limit takes part with
+    fewer than its batch mates, so that what it says never depends on them.
     """
     slots = [row.slot for row in rows]
     gamma = max(drafted)
@@ -48,12 +49,14 @@ def speculative_step(
     proposal = Proposal(pending[:, :0])
     if drafter is not None and gamma > 0:
         with clock.phase("draft"):
-            proposal = drafter.propose(slots, pending, gamma, rule)
+            proposal = drafter.propose(rows, pending, gamma, rule)
 
     # 2. Verify: one pass over the whole cache judges all of them.
     with clock.phase("verify"):
         fed = torch.cat((pending, proposal.tokens), dim=1)  # [n, G + 1]
-        logits = target.forward(fed, cache.following(slots, gamma + 1))  # [n, G + 1, V]
+        watching = None if drafter is None else drafter.observer
+        access = cache.following(slots, fed.shape[1], observer=watching)
+        logits = target.forward(fed, access)  # [n, G + 1, V]
         verdict = rule.accept(proposal, logits)
         # The step's only wait for the device: text and limits are decided on the host.
         results = torch.cat(
@@ -66,4 +69,7 @@ def speculative_step(
         cache.advance(slots, counts)
         if drafter is not None:
             drafter.commit(slots, counts)
-    return [Outcome([*drafts[:n], following], n) for n, following, *drafts in results]
+    return [
+        Outcome([*drafts[:n], following], n, own)
+        for (n, following, *drafts), own in zip(results, proposal.drafted(drafted), strict=True)
+    ]

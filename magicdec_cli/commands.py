@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from magicdec.cli.console import TERMINAL
 from magicdec.cli.tables import Cell, Format, print_listing
+
+if TYPE_CHECKING:
+    from magicdec.engine.selectors.base import KVSelector
 
 FormatOption = Annotated[Format, typer.Option("--format", help="How to write the listing.")]
 
@@ -27,15 +30,24 @@ def selectors(format: FormatOption = "table") -> None:
         try:
             kind = SELECTORS.load(name)
         except Exception as error:  # someone else's plug-in must not hide the others
-            rows.append([name, f"cannot be loaded: {type(error).__name__}: {error}", []])
+            rows.append([name, f"cannot be loaded: {type(error).__name__}: {error}", {}, []])
             continue
         doc = (kind.__doc__ or "").strip().partition("\n")[0]
         options: list[object] = [
             f"{option.name}: {_type_name(option.type)} = {_default(option)!r}"
             for option in option_fields(kind)
         ]
-        rows.append([name, doc, options])
-    print_listing(["name", "keeps", "options"], rows, format)
+        rows.append([name, doc, _search(kind), options])
+    print_listing(["name", "keeps", "search", "options"], rows, format)
+
+
+def _search(kind: type[KVSelector]) -> dict[str, object]:
+    """What its search reads per cached token, see `Search`; empty when it reads nothing."""
+    try:
+        parts = dataclasses.asdict(kind().search())
+    except Exception:  # someone else's plug-in, or an option without a default
+        return {}
+    return {name: round(read, 4) for name, read in parts.items() if read}
 
 
 def _type_name(kind: object) -> str:

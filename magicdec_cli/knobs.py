@@ -98,6 +98,16 @@ class Settings:
         DECODE.gamma, "Speculation", "γ, draft tokens per step; 0 is plain decoding.",
         low=0, high=MAX_GAMMA,
     )  # fmt: skip
+    draft: str = setting(
+        DECODE.draft, "Speculation",
+        "Who drafts: self; lookup (what followed the same words before); layers:N (the first N "
+        "layers and the head); or another model, named like --model, of the same vocabulary.",
+    )  # fmt: skip
+    draft_kv: Literal["selected", "full"] = setting(
+        DECODE.draft_kv, "Speculation",
+        "KV entries the draft attends to: those of --selector, or all. Another model with all "
+        "of its own is standard speculative decoding.",
+    )  # fmt: skip
     selector: str = setting(
         DECODE.selector, "Speculation",
         "What the draft keeps of the KV cache: a name of `magicdec selectors` or "
@@ -148,6 +158,8 @@ class Settings:
             max_new_tokens=self.max_new_tokens,
             gamma=self.gamma,
             budget=self.budget,
+            draft=self.draft,
+            draft_kv=self.draft_kv,
             selector=self.selector,
             selector_options=dict(self.selector_option),
             draft_weights=self.draft_weights,

@@ -13,7 +13,7 @@ from magicdec.cli import session_api
 from magicdec.cli.knobs import Settings
 from magicdec.cli.live_state import PLAIN, SPECULATIVE, LiveState, RunInfo
 from magicdec.cli.progress import Display
-from magicdec.engine.config import DecodeConfig
+from magicdec.engine.config import LOOKUP, SELF, DecodeConfig
 from magicdec.engine.report import Recorder, RunReport
 from magicdec.engine.request import Request
 from magicdec.engine.verdict import Losslessness
@@ -121,7 +121,7 @@ def run_info(
 ) -> RunInfo:
     """The settings that frame a run's numbers, as they came out in this environment."""
     dtype, kv = (str(env.get(key, getattr(settings, key))) for key in ("dtype", "kv_dtype"))
-    selector = settings.selector.rpartition(":")[2]
+    selector = _drafter(settings)
     if env.get("draft_weights") == "int8":
         selector += ", int8 weights"
     return RunInfo(
@@ -138,3 +138,16 @@ def run_info(
         max_new_tokens=settings.max_new_tokens,
         predicted=prediction.seconds.speedup if prediction else None,
     )
+
+
+def _drafter(settings: Settings) -> str:
+    """Who drafts over what, in a few words."""
+    if settings.draft == LOOKUP:
+        return settings.draft
+    kept = "full" if settings.draft_kv == "full" else settings.selector.rpartition(":")[2]
+    if settings.draft == SELF:
+        return kept
+    name = settings.draft
+    if settings.decode_config().draft_model is not None:
+        name = Path(name).name or name
+    return f"{name}, {kept}" if kept != "full" else f"{name}, full KV"

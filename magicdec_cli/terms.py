@@ -11,6 +11,8 @@ RUN_TERMS: dict[str, str] = {
     "memory": "forecast of what the run allocates",
     "selector": "the rule that chooses those entries (--selector)",
     "step": "draft γ tokens over the selected entries, verify them in one pass over the full cache",
+    "self, lookup, layers:N": "who drafts (--draft): the model itself; what followed a row's last "
+    "words before; the model's first N layers and its head. Else the name of another model",
     "drafted": "draft tokens that were proposed and verified",
     "accepted": "draft tokens that passed verification",
     "recovered": "the token the target draws where it rejected a draft token",
@@ -26,7 +28,7 @@ RUN_TERMS: dict[str, str] = {
     "reused": "prompt tokens whose KV was copied instead of computed: from another row that begins "
     "alike, from the run before, or from the prefill cache on disk",
     "select": "seconds choosing and copying the draft's KV entries",
-    "draft": "seconds in draft passes",
+    "draft": "seconds in draft passes, a draft model's own prefill included",
     "verify": "seconds in passes over the full cache (all passes of plain decoding)",
     "commit": "seconds accepting tokens and writing both caches",
     "other": "the rest of the wall time; the phases sum to it",
@@ -108,7 +110,8 @@ TUNE_TERMS: dict[str, str] = {
     "range": "the speedups of the slowest and the fastest round",
     "~": "predicted, not run",
     "predicted, tuned": "decode seconds of plain decoding / those of the setting, from the "
-    "survey's acceptance and the calibration's step times, the one-off selection and slower rows included",
+    "survey's acceptance and the calibration's step times, the one-off selection and slower rows "
+    "included",
     "measured, tuned": "the same from real runs of the same rows: median over the rounds",
     "≈": "no worse than the best beyond chance: rows (predicted) or rounds (measured) disagree",
     "proven": "faster than the plain run of the same round in every round",

@@ -128,6 +128,7 @@ def decode() -> Any:
         attention: str = "sdpa",
         engine: Any = None,
         kv_dtype: Any = None,
+        draft_decoder: Any = None,
         **settings: Any,
     ) -> Outcome:
         settings.setdefault("draft_weights", "same")
@@ -146,7 +147,7 @@ def decode() -> Any:
             Request(f"doc{i}", tuple(p), i)
             for i, p in zip(rows or range(len(prompts)), prompts, strict=True)
         ]
-        return Outcome(list(engine.run(requests, config)), engine)
+        return Outcome(list(engine.run(requests, config, draft_decoder)), engine)
 
     return run
 

@@ -144,3 +144,74 @@ def test_a_generated_task_fills_the_context_anew_for_every_row(
     assert record["lossless"]["ok"] is True
     assert run_command_line(command) == 2
     assert "--context" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def draft(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A smaller model of the same vocabulary, trained for 128 tokens."""
+    import shutil
+
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    folder = tmp_path_factory.mktemp("draft")
+    torch.manual_seed(1)
+    config = LlamaConfig.from_pretrained(
+        model, num_hidden_layers=1, hidden_size=32, intermediate_size=48,
+        max_position_embeddings=128,
+    )  # fmt: skip
+    LlamaForCausalLM(config).save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(model / name, folder)
+    return folder
+
+
+@pytest.mark.parametrize("kept", [("--draft-kv", "full"), ("--selector", "streaming")])
+def test_a_draft_model_by_name(
+    magicdec: Callable[..., dict[str, Any]], draft: Path, kept: tuple[str, str]
+) -> None:
+    record = magicdec(
+        "--compare", "--batch", "2", "--max-new-tokens", "20", "--ignore-eos", "--draft",
+        str(draft), *kept,
+    )  # fmt: skip
+    assert record["lossless"]["identical"] and record["config"]["draft"] == str(draft)
+    assert record["speculative_decoding"]["num_draft_tokens"] > 0
+    (warning,) = record["warnings"]
+    assert "was trained for 128 tokens: of a prompt of 204 it sees the last 105" in warning
+
+
+@pytest.mark.parametrize("name", ["lookup", "layers:1"])
+def test_drafts_that_need_no_model(magicdec: Callable[..., dict[str, Any]], name: str) -> None:
+    record = magicdec("--compare", "--draft", name, "--max-new-tokens", "20", "--ignore-eos")
+    assert record["lossless"]["identical"] and record["config"]["draft"] == name
+
+
+@pytest.mark.parametrize(
+    "name,code,message",
+    [
+        ("looukp", 3, "draft 'looukp' is not self, lookup or layers:N, and cannot be opened"),
+        ("layers:2", 2, "needs a model of more layers, this one has 2; give layers:1"),
+        ("layers:0", 2, "draft 'layers:0' runs no layer"),
+        ("strangers", 2, "has another vocabulary than"),
+    ],
+)
+def test_a_draft_that_cannot_be_used_is_refused_in_one_line(
+    model: Path, draft: Path, tmp_path: Path, name: str, code: int, message: str,
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    import shutil
+
+    monkeypatch.chdir(tmp_path)
+    if name == "strangers":
+        shutil.copytree(draft, "strangers")
+        file = Path("strangers/tokenizer.json")
+        data = json.loads(file.read_text())
+        vocabulary = data["model"]["vocab"]
+        vocabulary["a"], vocabulary["b"] = vocabulary["b"], vocabulary["a"]
+        file.write_text(json.dumps(data))
+    Path("doc.txt").write_text("All the world is a stage. " * 4)
+    assert run_command_line(
+        ["run", "doc.txt", "--model", str(model), "--draft", name, "--quiet"]
+    ) == code  # fmt: skip
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line

@@ -52,7 +52,7 @@ def test_selectors_with_options_and_a_broken_plugin(
 ) -> None:
     sparse, broken = json.loads(output(capsys, "selectors", "--format", "json"))
     assert sparse == {
-        "name": "sparse", "keeps": "Keeps a few positions.",
+        "name": "sparse", "keeps": "Keeps a few positions.", "search": {},
         "options": ["sinks: int = 4", "shape: str = 'a|b'"],
     }  # fmt: skip
     assert broken["keeps"] == "cannot be loaded: ImportError: no module named 'gone'"
@@ -62,15 +62,18 @@ def test_the_other_formats(two_selectors: None, capsys: pytest.CaptureFixture[st
     rows = list(csv.DictReader(io.StringIO(output(capsys, "selectors", "--format", "csv"))))
     assert rows[0]["options"] == "sinks: int = 4, shape: str = 'a|b'"
     markdown = output(capsys, "selectors", "--format", "md").splitlines()
-    assert markdown[0] == "| name | keeps | options |" and markdown[1] == "| --- | --- | --- |"
+    assert markdown[0] == "| name | keeps | search | options |"
+    assert markdown[1] == "| --- | --- | --- | --- |"
     assert r"'a\|b'" in markdown[2]
     table = output(capsys, "selectors")
     assert "Keeps a few positions." in table and "\x1b" not in table
 
 
 def test_installed_selectors_can_all_be_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    for row in json.loads(output(capsys, "selectors", "--format", "json")):
-        assert not row["keeps"].startswith("cannot be loaded")
+    rows = json.loads(output(capsys, "selectors", "--format", "json"))
+    assert not any(row["keeps"].startswith("cannot be loaded") for row in rows)
+    search = {row["name"]: row["search"] for row in rows}
+    assert search["window"] == {} and search["snapkv"] == {"once": 0.5}
 
 
 @pytest.fixture

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.selectors.base import SELECTORS
+from magicdec.engine.selectors.h2o import H2O
 from magicdec.engine.selectors.snapkv import SnapKV
+from magicdec.engine.selectors.triforce import TriForce
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 OUTSIDE = "strided:Strided"
@@ -93,6 +95,73 @@ def test_snapkv_with_a_prompt_shorter_than_its_window():
     assert SnapKV().select(keys, queries, 100).tolist() == [list(range(5))] * 2
 
 
+def naive_mass(keys, queries) -> torch.Tensor:
+    """Attention that every position gets from the last queries, one product at a time."""
+    (kv_heads, length, dim), (heads, window, _) = keys.shape, queries.shape
+    mass = torch.zeros(kv_heads, length)
+    for h in range(heads):
+        kv = h // (heads // kv_heads)
+        for i in range(window):
+            seen = length - window + i + 1
+            mass[kv, :seen] += (keys[kv, :seen] @ queries[h, i] / dim**0.5).softmax(0)
+    return mass
+
+
+@pytest.mark.parametrize("group", [1, 3])
+@pytest.mark.parametrize("counted", [1, 64, 65, 130, 200])
+def test_h2o_keeps_heavy_hitters_and_the_latest_half(group, counted):
+    """130 is every query of the prompt, as in the paper; the product goes in blocks of 64."""
+    selector = H2O(queries=counted)
+    keys, queries = tensors(2 * group, 2, 130, counted)
+    kept = selector.select(keys, queries, 21)
+    best = naive_mass(keys, queries)[:, :119].topk(10, dim=1).indices
+    for head in range(2):
+        assert set(kept[head].tolist()) == {*best[head].tolist(), *range(119, 130)}
+
+
+@pytest.mark.parametrize("group", [1, 3])
+@pytest.mark.parametrize("length", [3, 8, 37, 40])
+def test_triforce_keeps_the_chunks_that_fit_the_last_query(group, length):
+    keys, queries = tensors(2 * group, 2, length, 1)
+    scores = TriForce().score(keys, queries)
+    for kv in range(2):
+        for s in range(length):
+            members = range(s // 8 * 8, min(s // 8 * 8 + 8, length))
+            mean = sum(keys[kv, i] for i in members) / len(members)
+            fit = sum(float(mean @ queries[h, -1]) for h in range(kv * group, (kv + 1) * group))
+            assert scores[kv, s].item() == pytest.approx(fit, abs=1e-4)
+    if length == 40:
+        kept = TriForce().select(keys, queries, 24)
+        best = scores[:, 8:32:8].argmax(dim=1) + 1  # of the chunks between the first and the last
+        for head in range(2):
+            chunk = 8 * int(best[head])
+            assert kept[head].tolist() == [*range(8), *range(chunk, chunk + 8), *range(32, 40)]
+
+
+def test_the_paper_h2o_counts_every_query_of_the_prompt(tiny, prompt, decode):
+    """More queries than a chunk holds: they are gathered over the chunks of a prefill."""
+    model, settings = tiny().ours, dict(gamma=3, budget=12, max_new_tokens=8, ignore_eos=True)
+    runs = [
+        decode(
+            model, [prompt(90)], chunk=chunk, selector="h2o", selector_options={"queries": 1000},
+            **settings,
+        )
+        for chunk in (7, 200)
+    ]  # fmt: skip
+    small, whole = (run.engine.cache.prompts[0].queries for run in runs)
+    assert whole.shape[2] == 90
+    torch.testing.assert_close(small, whole, rtol=1e-4, atol=1e-4)
+    assert runs[0].tokens == runs[1].tokens
+
+
+@pytest.mark.parametrize("name", SELECTORS.names())
+def test_every_selector_says_what_its_search_reads(name):
+    search = SELECTORS.create(name).search(head_dim=64, element_size=4)
+    reads_keys = name not in ("full", "streaming", "window")
+    assert (search.once > 0) == reads_keys
+    assert all(0 <= part <= 1 for part in (search.once, search.per_draft, search.per_verify))
+
+
 def test_a_selector_from_outside_is_lossless_by_its_path(tiny, prompt, decode):
     prompts = [prompt(60), prompt(31)]
     common = dict(max_new_tokens=20, ignore_eos=True)
@@ -117,7 +186,7 @@ def test_a_selector_from_an_entry_point_is_listed_and_loaded(tmp_path, monkeypat
 @pytest.mark.parametrize(
     "name,options,message",
     [
-        ("snapvk", {}, "no KVSelector is called 'snapvk'; choose from full, snapkv"),
+        ("snapvk", {}, "no KVSelector is called 'snapvk'; choose from full, h2o, snapkv"),
         ("nowhere:Thing", {}, "cannot load KVSelector 'nowhere:Thing'"),
         ("strided:Missing", {}, "cannot load KVSelector 'strided:Missing'"),
         ("examples/strided.py:Strided", {}, "give package.module:Class"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Protocol
 
@@ -86,6 +87,14 @@ class Decoder:
                 ]
             )
         return twin
+
+    def first(self, layers: int) -> Decoder:
+        """The same model cut after its first layers: an early exit through final norm and head."""
+        short = copy(self)
+        short.spec = replace(self.spec, layers=layers, windows=self.spec.windows[:layers])
+        short._layers = self._layers[:layers]
+        short.__dict__.pop("quantized", None)  # a twin of all layers
+        return short
 
     @torch.inference_mode()
     def forward(self, tokens: Tensor, kv: KVAccess, *, last_only: bool = False) -> Tensor:

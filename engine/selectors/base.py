@@ -6,12 +6,25 @@ This module and the selectors import torch inside methods only, so that listing 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from magicdec.engine.plugins import Registry
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What choosing reads of a row, in KV entries (K and V of a token) per cached token.
+
+    The cost model prices it as T_select; what a selector reads of keys alone counts half.
+    """
+
+    once: float = 0.0  # when the row is admitted, after its prefill
+    per_draft: float = 0.0  # in every draft step
+    per_verify: float = 0.0  # after every verify pass
 
 
 class KVSelector(ABC):
@@ -45,6 +58,10 @@ class KVSelector(ABC):
         """
         return None
 
+    def search(self, head_dim: int = 128, element_size: int = 2) -> Search:
+        """The traffic of the search, for keys of so many elements of so many bytes."""
+        return Search()
+
 
 class ScoredSelector(KVSelector):
     """Keeps sinks, the most recent positions and the best-scored ones between them.
@@ -66,16 +83,13 @@ class ScoredSelector(KVSelector):
     def score(self, keys: Tensor, queries: Tensor) -> Tensor:
         """Importance of every position: keys [Hkv, S, D] -> [Hkv, S], larger is better."""
 
+    def search(self, head_dim: int = 128, element_size: int = 2) -> Search:
+        return Search(once=1 / 2)  # every key
+
     def select(self, keys: Tensor, queries: Tensor, budget: int) -> Tensor:
-        length = keys.shape[1]
-        scores = self.score(keys, queries).clone()  # [Hkv, S]
-        top = scores.new_tensor(float("inf"))
-        recent = min(self.recent, budget, length)
-        sinks = min(self.sinks, budget - recent, length - recent)
-        scores[:, length - recent :] = top
-        scores[:, :sinks] = top
-        kept = scores.topk(min(budget, length), dim=1, sorted=False).indices  # [Hkv, W]
-        return kept.sort(dim=1).values
+        from magicdec.engine.scoring import keep_best
+
+        return keep_best(self.score(keys, queries), budget, sinks=self.sinks, recent=self.recent)
 
 
 SELECTORS: Registry[KVSelector] = Registry(

@@ -39,17 +39,14 @@ class SnapKV(ScoredSelector):
         import torch
         from torch.nn.functional import avg_pool1d
 
-        kv_heads, length, dim = keys.shape
+        from magicdec.engine.scoring import attention_weights
+
+        kv_heads, length, _ = keys.shape
         heads, window, _ = queries.shape
-        # Scaled here, not as logits: there are far more of those.
-        grouped = queries.reshape(kv_heads, -1, dim).float() * dim**-0.5  # [Hkv, group·window, D]
-        logits = (grouped @ keys.float().transpose(1, 2)).view(heads, window, length)
-        # Only the window's own positions can lie in a query's future.
-        future = torch.ones(window, window, dtype=torch.bool, device=keys.device).triu(1)
-        logits[:, :, length - window :].masked_fill_(future, -torch.inf)
-        mass = logits.softmax(dim=-1)[:, :, : length - window].sum(dim=1)  # [H, S - window]
+        before = length - window  # the window itself is kept anyway
         scores = keys.new_zeros(kv_heads, length, dtype=torch.float32)
-        if length > window:
+        if before > 0:
+            mass = attention_weights(keys, queries)[:, :, :before].sum(dim=1)  # [H, before]
             pooled = avg_pool1d(mass, self.pool, stride=1, padding=self.pool // 2)
-            scores[:, : length - window] = pooled.view(kv_heads, heads // kv_heads, -1).sum(dim=1)
+            scores[:, :before] = pooled.view(kv_heads, heads // kv_heads, -1).sum(dim=1)
         return scores

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from magicdec.engine.cache import KVCache
 from magicdec.engine.config import SamplingConfig
-from magicdec.engine.draft_view import DraftView, WholeView
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.sampling import distribution
+from magicdec.engine.views.base import DraftView, WholeView
 from magicdec.kernels.transfer import to_device
 from magicdec.profiles.survey.replay import Kept
 from magicdec.profiles.survey.trace import TracedRow

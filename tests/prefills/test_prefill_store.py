@@ -7,8 +7,9 @@ import itertools
 import pytest
 import torch
 
+from magicdec.engine.cache import KEPT_QUERIES
 from magicdec.engine.loading.identity import identity_of
-from magicdec.engine.prefill import KEPT_QUERIES, prefill
+from magicdec.engine.prefill import prefill
 from magicdec.engine.prefill_chain import BLOCK
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}

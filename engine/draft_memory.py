@@ -1,0 +1,64 @@
+"""What drafting adds to a run's memory: weights, KV caches, search structures, queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from magicdec.engine.cache import KEPT_QUERIES
+from magicdec.engine.config import LOOKUP, DecodeConfig
+from magicdec.engine.draft_room import DraftRoom
+from magicdec.engine.draft_view import view_capacity
+from magicdec.engine.drafter import draft_selector, draft_weights
+from magicdec.engine.model.spec import ModelSpec
+
+
+@dataclass(frozen=True, slots=True)
+class DraftNeed:
+    """Bytes by purpose."""
+
+    weights: int = 0
+    kv: int = 0
+    queries: int = 0  # of the prompts' ends, kept for selectors
+
+
+def draft_need(
+    target: ModelSpec, draft: ModelSpec | None, config: DecodeConfig, *, batch: int, context: int,
+    dtype: torch.dtype, kv_dtype: torch.dtype, device: torch.device,
+) -> DraftNeed:  # fmt: skip
+    """draft: the model that `config.draft` names, if any. Follows `drafting.make_drafter`."""
+    size = dtype.itemsize
+    kept = batch * min(KEPT_QUERIES, context) * query_bytes(target, size)  # whatever drafts
+    if config.gamma == 0 or config.draft == LOOKUP:
+        return DraftNeed(queries=kept)
+    selector = draft_selector(config)
+    spec = draft or target
+    if config.draft_layers is not None:
+        layers = config.draft_layers
+        spec = replace(target, layers=layers, windows=target.windows[:layers])
+    twin = 0
+    if draft_weights(config, device, dtype) == "int8":  # all but the embedding, a byte each
+        twin = spec.parameters - spec.vocab_size * spec.hidden_size
+    token = spec.kv_bytes_per_token(kv_dtype.itemsize)
+    observed = min(max(KEPT_QUERIES, selector.observed), context)
+    if draft is None:
+        entries = view_capacity(
+            selector, budget=config.budget, context=context, growth=config.max_new_tokens,
+            gamma=config.gamma,
+        )  # fmt: skip
+        return DraftNeed(
+            twin, batch * entries * token, batch * observed * query_bytes(target, size)
+        )
+    room = DraftRoom.of(draft, selector, config, rows=batch, context=context)
+    own = room.full_rows * observed * query_bytes(draft, size)
+    return DraftNeed(
+        twin + draft.parameters * size,
+        (room.full_rows * room.full + batch * room.view) * token,
+        kept + own,
+    )
+
+
+def query_bytes(spec: ModelSpec, size: int) -> int:
+    """Bytes of one token's queries over all layers."""
+    return spec.layers * spec.heads * spec.head_dim * size

@@ -1,0 +1,53 @@
+"""From settings to a drafter."""
+
+from __future__ import annotations
+
+from magicdec.engine.cache import KVCache
+from magicdec.engine.clock import Clock
+from magicdec.engine.config import LOOKUP, DecodeConfig
+from magicdec.engine.draft_model import ModelDrafter
+from magicdec.engine.draft_view import make_view
+from magicdec.engine.drafter import Drafter, SelfDrafter, draft_selector, draft_weights
+from magicdec.engine.errors import require
+from magicdec.engine.lookup import LookupDrafter
+from magicdec.engine.model.decoder import Decoder
+from magicdec.engine.model.spec import ModelSpec
+
+
+def make_drafter(
+    cache: KVCache, config: DecodeConfig, draft: Decoder | None, *, context: int, chunk: int,
+    clock: Clock,
+) -> Drafter | None:  # fmt: skip
+    """None for plain decoding. draft: the model that `config.draft` names, if it names one.
+
+    context: tokens of the longest prompt; chunk: those of a prefill pass. Raises ConfigError.
+    """
+    if config.gamma == 0:
+        return None
+    if config.draft == LOOKUP:
+        return LookupDrafter(cache)
+    selector = draft_selector(config)
+    weights = draft_weights(config, cache.model.device, cache.model.dtype)
+    if config.draft_model is not None:
+        assert draft is not None, "the engine was made without the draft model"
+        return ModelDrafter(
+            cache, draft, selector, config, weights, context=context, chunk=chunk, clock=clock
+        )
+    model = cache.model
+    if config.draft_layers is not None:
+        check_layers(model.spec, config.draft_layers)
+        model = model.first(config.draft_layers)
+    view = make_view(
+        cache, selector, budget=config.budget, context=context, growth=config.max_new_tokens,
+        gamma=config.gamma, model=model,
+    )  # fmt: skip
+    return SelfDrafter(model, view, weights)
+
+
+def check_layers(spec: ModelSpec, layers: int) -> None:
+    """Raises ConfigError unless the model has more layers than its draft."""
+    require(
+        layers < spec.layers,
+        f"draft layers:{layers} needs a model of more layers, this one has {spec.layers}; "
+        f"give layers:{max(1, spec.layers // 3)}, or self for all of them",
+    )

@@ -1,0 +1,73 @@
+"""Prompt lookup: what followed the same words earlier in the row's own text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from magicdec.engine.acceptance import Proposal, Rule
+from magicdec.engine.cache import KVCache
+from magicdec.engine.drafter import Drafter
+from magicdec.engine.row import Row
+from magicdec.kernels.transfer import to_device
+
+#: Tokens that must have occurred before: the longest match wins, fewer than two say little.
+LONGEST, SHORTEST = 5, 2
+
+
+class LookupDrafter(Drafter):
+    """Drafts without a model (prompt lookup decoding; LLMA, arXiv 2304.04487).
+
+    The row's last tokens are searched in all that came before them. A row without a match drafts
+    nothing, and a step in which no row drafts is one of plain decoding.
+    """
+
+    def __init__(self, cache: KVCache) -> None:
+        self._cache = cache
+        self._texts: list[NDArray[np.int64]] = [np.empty(0, np.int64)] * cache.rows
+
+    def admit(self, slot: int) -> None:
+        prompt = self._cache.prompts[slot]
+        assert prompt is not None
+        self._texts[slot] = prompt.tokens
+
+    def commit(self, slots: Sequence[int], counts: Sequence[int]) -> None:
+        pass
+
+    def entries(self, slot: int) -> int:
+        return 0
+
+    def reads(self, slot: int, gamma: int) -> int:
+        return 0
+
+    def propose(self, rows: Sequence[Row], pending: Tensor, gamma: int, rule: Rule) -> Proposal:
+        found = [continuation(self._text(row), gamma) for row in rows]
+        lengths = [len(tokens) for tokens in found]
+        width = max(lengths)
+        padded = [[*tokens, *[0] * (width - len(tokens))] for tokens in found]
+        tokens = to_device(padded, pending.device) if width else pending[:, :0]
+        vocabulary = self._cache.model.spec.vocab_size
+        return Proposal(tokens, rule.certain(tokens, vocabulary), lengths)
+
+    def _text(self, row: Row) -> NDArray[np.int64]:
+        """Prompt and output so far."""
+        return np.concatenate((self._texts[row.slot], np.asarray(row.tokens, np.int64)))
+
+
+def continuation(text: NDArray[np.int64], count: int) -> list[int]:
+    """`count` tokens that followed the latest earlier occurrence of the text's end, or none.
+
+    The longest end of LONGEST to SHORTEST tokens that occurred before decides. What follows may
+    run into the end itself; then the text repeats itself, and so does the draft.
+    """
+    for size in range(min(LONGEST, len(text) - 1), SHORTEST - 1, -1):
+        windows = np.lib.stride_tricks.sliding_window_view(text[:-1], size)
+        matches = np.flatnonzero((windows == text[-size:]).all(axis=1))
+        if len(matches):
+            start = int(matches[-1]) + size
+            period = len(text) - start
+            return [int(text[start + i % period]) for i in range(count)]
+    return []

@@ -1,0 +1,1 @@
+"""What drafting models see of KV caches."""

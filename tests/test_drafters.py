@@ -1,0 +1,355 @@
+"""Who drafts does not show in the text: lookups, early exits and other models are lossless."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+
+from magicdec.engine.acceptance import Greedy, Proposal, Rejection
+from magicdec.engine.cache import KVCache
+from magicdec.engine.clock import Clock
+from magicdec.engine.config import DecodeConfig, SamplingConfig
+from magicdec.engine.draft_memory import draft_need
+from magicdec.engine.draft_room import DraftRoom
+from magicdec.engine.drafting import make_drafter
+from magicdec.engine.errors import ConfigError
+from magicdec.engine.lookup import LONGEST, SHORTEST, continuation
+from magicdec.engine.prefill import prefill
+from magicdec.engine.request import Request
+from magicdec.engine.row import Row
+from magicdec.engine.sampling import Noise
+from magicdec.engine.selectors.base import SELECTORS
+from magicdec.engine.step import speculative_step
+from magicdec.kernels.attention import get_backend
+
+CPU = torch.device("cpu")
+CLOSE = {"rtol": 1e-4, "atol": 1e-4}
+NEW = 24
+RAGGED = (50, 1, 33, 2, 49)
+SPARSE = [name for name in SELECTORS.names() if name not in ("full", "reuse")]
+#: draft, and how it keeps its KV
+DRAFTS = [
+    ("lookup", {}),
+    ("layers:1", {"selector": "snapkv"}),
+    ("layers:1", {"draft_kv": "full"}),
+    ("other", {"draft_kv": "full"}),
+    *(("other", {"selector": name}) for name in SPARSE),
+]
+NAMES = [f"{draft} {' '.join(kv.values())}".strip() for draft, kv in DRAFTS]
+drafts = pytest.mark.parametrize("draft,kv", DRAFTS, ids=NAMES)
+
+
+def other(tiny, **changes):
+    """A model of the same vocabulary that knows nothing of the target."""
+    return tiny("qwen2", seed=5, num_hidden_layers=1, num_key_value_heads=1, **changes).ours
+
+
+@drafts
+@pytest.mark.parametrize("gamma", [1, 4])
+@pytest.mark.parametrize("budget", [12, 200])
+def test_greedy_text_is_plain_decodings(tiny, prompt, decode, draft, kv, gamma, budget):
+    prompts = [prompt(n) for n in RAGGED]
+    common = dict(max_new_tokens=NEW, ignore_eos=True)
+    plain = decode(tiny().ours, prompts, gamma=0, **common)
+    got = decode(
+        tiny().ours, prompts, gamma=gamma, budget=budget, draft=draft, draft_decoder=other(tiny),
+        slots=3, **kv, **common,
+    )  # fmt: skip
+    assert got.tokens == plain.tokens
+    for step in got.steps:
+        assert all(0 <= r.accepted <= r.drafted <= step.gamma <= gamma for r in step.rows)
+
+
+@drafts
+def test_sampled_text_depends_on_nothing_but_seed_and_row(tiny, prompt, decode, draft, kv):
+    prompts = [prompt(n) for n in RAGGED]
+    settings = dict(
+        gamma=3, budget=16, draft=draft, draft_decoder=other(tiny), max_new_tokens=NEW,
+        ignore_eos=True, sampling=SamplingConfig(temperature=1.0, top_p=0.9, seed=3), **kv,
+    )  # fmt: skip
+    together = decode(tiny().ours, prompts, **settings)
+    for row in (0, 1, 3):
+        alone = decode(tiny().ours, [prompts[row]], rows=[row], **settings)
+        assert alone.tokens == [together.tokens[row]]
+
+
+@pytest.mark.parametrize("kv", [{"draft_kv": "full"}, *({"selector": n} for n in SPARSE)])
+def test_a_draft_model_that_is_the_target_accepts_everything_it_sees_whole(
+    tiny, prompt, decode, kv
+):
+    """Standard speculation with the target as its own draft: any slip of the draft's cache, after
+    whole or partly accepted drafts, would show as a rejection."""
+    got = decode(
+        tiny().ours, [prompt(45), prompt(20), prompt(1)], gamma=4, draft="other", budget=200,
+        draft_decoder=tiny().ours, max_new_tokens=41, ignore_eos=True, **kv,
+    )  # fmt: skip
+    assert all(row.accepted == row.drafted for step in got.steps for row in step.rows)
+    assert len(got.steps) == 8
+
+
+class Stepper:
+    """Prefilled rows and a drafter made from settings, to be stepped by hand."""
+
+    def __init__(self, model, tokenizer, prompts, decoder=None, **settings) -> None:
+        self.model = model
+        self.cache = KVCache(model, get_backend("sdpa", CPU), rows=len(prompts), capacity=200)
+        config = DecodeConfig(
+            max_new_tokens=60, gamma=4, ignore_eos=True, draft_weights="same", **settings
+        )
+        self.drafter = make_drafter(
+            self.cache, config, decoder, context=max(map(len, prompts)), chunk=16, clock=Clock()
+        )
+        self.rows = []
+        for slot, tokens in enumerate(prompts):
+            list(prefill(model, self.cache, slot, tokens, chunk=16))
+            row = Row(Request("doc", tokens, slot), slot, config, tokenizer, ())
+            row.take([int(self.cache.prompts[slot].logits.argmax())])
+            self.drafter.admit(slot)
+            self.rows.append(row)
+
+    def steps(self, count: int) -> list[int]:
+        accepted = []
+        for _ in range(count):
+            outcomes = speculative_step(
+                self.model, self.cache, self.drafter, Greedy(), self.rows,
+                [4] * len(self.rows), Clock(),
+            )  # fmt: skip
+            for row, outcome in zip(self.rows, outcomes, strict=True):
+                row.take(outcome.tokens)
+                accepted.append(outcome.accepted)
+        return accepted
+
+    def text(self, slot: int) -> tuple[int, ...]:
+        """All tokens that the target's cache holds."""
+        row = self.rows[slot]
+        return (*row.request.tokens, *row.tokens[:-1])
+
+
+def fresh(model, text):
+    cache = KVCache(model, get_backend("sdpa", CPU), rows=1, capacity=200)
+    list(prefill(model, cache, 0, text, chunk=200))
+    return cache
+
+
+@drafts
+def test_after_rejections_the_targets_cache_equals_a_fresh_prefill(
+    tiny, prompt, tokenizer, draft, kv
+):
+    run = Stepper(
+        tiny().ours, tokenizer, [prompt(40), prompt(23)], other(tiny), draft=draft, budget=10, **kv
+    )
+    assert min(run.steps(6)) < 4, "nothing was ever rejected"
+    for slot in range(2):
+        text = run.text(slot)
+        length = run.cache.lengths[slot]
+        assert length == len(text)
+        theirs = fresh(run.model, text)
+        for ours, want in ((run.cache.k, theirs.k), (run.cache.v, theirs.v)):
+            torch.testing.assert_close(ours[:, slot, :, :length], want[:, 0, :, :length], **CLOSE)
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["accepts all", "rejects most"])
+def test_a_draft_models_full_cache_is_one_token_behind(tiny, prompt, tokenizer, same):
+    model = tiny().ours
+    draft = model if same else other(tiny)
+    run = Stepper(model, tokenizer, [prompt(40), prompt(1)], draft, draft="other", draft_kv="full")
+    accepted = run.steps(5)
+    assert set(accepted) == {4} if same else min(accepted) < 4
+    own = run.drafter._cache
+    for slot in range(2):
+        text = run.text(slot)[:-1]
+        assert own.lengths[slot] == len(text) == run.drafter.entries(slot)
+        want = fresh(draft, text)
+        for ours, theirs in ((own.k, want.k), (own.v, want.v)):
+            torch.testing.assert_close(
+                ours[:, slot, :, : len(text)], theirs[:, 0, :, : len(text)], **CLOSE
+            )
+
+
+@pytest.mark.parametrize("selector,sinks", [("streaming", 4), ("window", 0), ("snapkv", None)])
+@pytest.mark.parametrize("budget", [6, 11, 45, 100])
+def test_a_draft_models_bounded_cache_holds_the_accepted_tokens(
+    tiny, prompt, tokenizer, selector, sinks, budget
+):
+    """Keys of the first layer depend on token and position alone: they tell what is there."""
+    draft = other(tiny)
+    run = Stepper(
+        tiny().ours, tokenizer, [prompt(40), prompt(23)], draft, draft="other",
+        selector=selector, budget=budget,
+    )  # fmt: skip
+    run.steps(8)
+    for slot, length in ((0, 40), (1, 23)):
+        text = run.text(slot)[:-1]
+        entries = run.drafter.entries(slot)
+        held = run.drafter._view.store.k[0, slot, 0, :entries]
+        keys = fresh(draft, text).k[0, 0, 0, : len(text)]
+        distance = torch.cdist(held, keys, compute_mode="donot_use_mm_for_euclid_dist")
+        assert distance.min(dim=1).values.max() < 1e-4
+        positions = sorted(distance.argmin(dim=1).tolist())
+        prompt_part = length - 1
+        if sinks is None:
+            said = list(range(prompt_part, len(text)))
+            assert positions[-len(said) :] == said
+            assert len(positions) == min(budget, prompt_part) + len(said)
+        elif len(text) <= budget:
+            assert positions == list(range(len(text)))
+        else:
+            assert positions == [*range(sinks), *range(len(text) - budget + sinks, len(text))]
+
+
+def test_a_draft_sees_the_end_of_a_prompt_beyond_its_trained_window(tiny, prompt, tokenizer):
+    draft = other(tiny, max_position_embeddings=96)
+    prompts = [prompt(90), prompt(12)]
+    run = Stepper(tiny().ours, tokenizer, prompts, draft, draft="other", draft_kv="full")
+    room = 96 - 60 - 4
+    assert run.drafter._cache.lengths == [room - 1, 11]
+    want = fresh(draft, prompts[0][-room:-1])
+    torch.testing.assert_close(
+        run.drafter._cache.k[:, 0, :, : room - 1], want.k[:, 0, :, : room - 1], **CLOSE
+    )
+    while run.rows[0].remaining > 5:
+        run.steps(1)
+    assert max(run.drafter._cache.lengths) + 5 <= 96
+    config = DecodeConfig(max_new_tokens=93, draft="other", gamma=3)
+    with pytest.raises(ConfigError, match="window of 96 tokens has no room beside 93 new ones"):
+        DraftRoom.of(draft.spec, SELECTORS.create("window"), config, rows=1, context=90)
+
+
+@pytest.mark.parametrize("smaller", [100, 160])
+def test_a_padded_vocabulary_is_no_other_vocabulary(tiny, prompt, decode, smaller):
+    """Heads of another width: what the target lacks is never drafted, what the draft lacks is
+    never fed to it."""
+    prompts = [prompt(20), prompt(9)]
+    draft = other(tiny, vocab_size=smaller)
+    for sampling in (SamplingConfig(), SamplingConfig(temperature=1.0)):
+        common = dict(max_new_tokens=30, ignore_eos=True, sampling=sampling)
+        got = decode(
+            tiny().ours, prompts, gamma=3, draft="other", draft_kv="full", draft_decoder=draft,
+            **common,
+        )  # fmt: skip
+        if sampling.greedy:
+            assert got.tokens == decode(tiny().ours, prompts, gamma=0, **common).tokens
+        assert all(0 <= token < 128 for row in got.tokens for token in row)
+
+
+def test_an_early_exit_is_the_model_cut_short(tiny, prompt):
+    """Its logits are those of a model that has no more layers, and it shares the target's cache."""
+    from dataclasses import replace
+
+    from magicdec.engine.model.decoder import Decoder
+
+    pair = tiny(num_hidden_layers=3)
+    spec = replace(pair.ours.spec, layers=2, windows=pair.ours.spec.windows[:2])
+    cut = Decoder(spec, pair.theirs.state_dict(), device=CPU, dtype=torch.float32)
+    early = pair.ours.first(2)
+    cache = fresh(pair.ours, prompt(30))
+    token = torch.tensor([[7]])
+    want = cut.forward(token, fresh(cut, prompt(30)).following([0], 1))
+    torch.testing.assert_close(early.forward(token, cache.following([0], 1)), want, **CLOSE)
+
+
+def test_an_int8_early_exit_quantises_its_own_layers_only(tiny):
+    model = tiny(num_hidden_layers=4, seed=3).ours
+    whole = model.quantized.streamed_bytes
+    assert model.first(1).quantized.streamed_bytes < whole
+    assert model.quantized.streamed_bytes == whole
+
+
+def naive_continuation(text: list[int], count: int) -> list[int]:
+    for size in range(LONGEST, SHORTEST - 1, -1):
+        for start in range(len(text) - size - 1, -1, -1):
+            if text[start : start + size] == text[-size:]:
+                said = list(text)
+                for i in range(count):
+                    said.append(said[start + size + i])
+                return said[len(text) :]
+    return []
+
+
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=40), st.integers(1, 8))
+def test_lookup_finds_what_followed_before(text, count):
+    assert continuation(np.asarray(text, np.int64), count) == naive_continuation(text, count)
+
+
+def test_lookup_repeats_what_repeats_and_drafts_nothing_else(tiny, prompt, decode):
+    """A row without a match takes no part in drafting; its mates still gain."""
+    loop = tuple(range(3, 13)) * 4
+    got = decode(
+        tiny().ours, [loop, tuple(range(20, 60))], gamma=3, draft="lookup", max_new_tokens=4,
+        ignore_eos=True,
+    )  # fmt: skip
+    assert any(step.rows[0].drafted for step in got.steps)
+    first = got.steps[0].rows
+    assert first[-1].row == 1 and first[-1].drafted == 0 and len(first[-1].tokens) == 1
+    end = got.events[-1]
+    assert end.draft_entries_read == 0
+
+
+def test_looked_up_tokens_leave_the_targets_distribution_alone():
+    trials, vocabulary = 20_000, 6
+    noise = Noise(3, trials, 2, CPU)
+    for slot in range(trials):
+        noise.admit(slot, slot)
+    rule = Rejection(SamplingConfig(temperature=1.0), noise)
+    rule.begin(range(trials), [0] * trials, [1] * trials)
+    tokens = torch.full((trials, 1), 2)
+    target = torch.tensor([0.1, 1.0, 0.7, -1.0, 0.0, 0.4])
+    # Every third row has found nothing; what stands in its place must not count.
+    lengths = [int(row % 3 > 0) for row in range(trials)]
+    verdict = rule.accept(
+        Proposal(tokens, rule.certain(tokens, vocabulary), lengths), target.expand(trials, 2, -1)
+    )
+    assert not verdict.accepted[::3].any()
+    first = torch.where(verdict.accepted > 0, tokens[:, 0], verdict.next).numpy()
+    for rows in (slice(0, None, 3), slice(1, None, 3)):
+        counts = np.bincount(first[rows], minlength=vocabulary)
+        p = target.double().softmax(0).numpy()
+        assert chisquare(counts, counts.sum() * p).pvalue > 1e-3
+
+
+@pytest.mark.parametrize(
+    "settings,message",
+    [
+        (dict(draft="layers:0"), "draft 'layers:0' runs no layer"),
+        (dict(draft="layers:many"), "give a number of layers, such as layers:6"),
+        (dict(draft="layers:-1"), "runs no layer"),
+        (dict(draft=""), "draft is empty"),
+        (dict(draft="lookup", draft_kv="full"), "no effect on lookup"),
+        (dict(draft_kv="half"), "draft-kv must be selected or full, got 'half'"),
+    ],
+)
+def test_drafts_that_cannot_be(settings, message):
+    with pytest.raises(ConfigError, match=message) as error:
+        DecodeConfig(**settings)
+    assert "\n" not in str(error.value)
+
+
+def test_an_early_exit_needs_layers_to_skip(tiny, prompt, decode):
+    with pytest.raises(ConfigError, match="layers:2 needs a model of more layers, this one has 2"):
+        decode(tiny().ours, [prompt(9)], draft="layers:2")
+
+
+@drafts
+def test_the_forecast_counts_what_a_draft_allocates(tiny, prompt, tokenizer, draft, kv):
+    model, second = tiny().ours, other(tiny)
+    run = Stepper(model, tokenizer, [prompt(40), prompt(23)], second, draft=draft, budget=12, **kv)
+    config = DecodeConfig(
+        max_new_tokens=60, gamma=4, draft=draft, budget=12, draft_weights="same", **kv
+    )
+    need = draft_need(
+        model.spec, second.spec if draft == "other" else None, config, batch=2, context=40,
+        dtype=torch.float32, kv_dtype=torch.float32, device=CPU,
+    )  # fmt: skip
+    stores = {id(s): s for s in _stores(run.drafter) if s is not run.cache}
+    assert need.kv == sum(s.k.nbytes + s.v.nbytes for s in stores.values())
+    assert need.weights == (second.spec.parameters * 4 if draft == "other" else 0)
+
+
+def _stores(drafter):
+    view = getattr(drafter, "_view", None)
+    holders = [getattr(drafter, "_cache", None), getattr(view, "store", None)]
+    return [store for store in holders if store is not None]
