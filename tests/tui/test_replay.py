@@ -24,7 +24,7 @@ from magicdec_scripted import (
 from magicdec.cli.live_state import SPECULATIVE
 from magicdec.cli.tui.app import TuningApp
 from magicdec.cli.tui.messages import Happened, Open, PassBegan, Report, Run, RunEnded, Stop
-from magicdec.cli.tui.replay import Moment, Replay, demo_file, read_recording, write_recording
+from magicdec.cli.tui.replay import Moment, Replay, demo_file, write_recording
 from magicdec.cli.tui.session_log import SessionLog
 from magicdec.cli.tui.state import Tuning
 from magicdec.profiles.storage.reading import read_profile
