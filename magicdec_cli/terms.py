@@ -108,7 +108,8 @@ TUNE_TERMS: dict[str, str] = {
     "range": "the speedups of the slowest and the fastest round",
     "~": "predicted, not run",
     "predicted, tuned": "decode seconds of plain decoding / those of the setting, from the "
-    "survey's acceptance and the calibration's step times, the one-off selection and slower rows included",
+    "survey's acceptance and the calibration's step times, the one-off selection and slower rows "
+    "included",
     "measured, tuned": "the same from real runs of the same rows: median over the rounds",
     "≈": "no worse than the best beyond chance: rows (predicted) or rounds (measured) disagree",
     "proven": "faster than the plain run of the same round in every round",
