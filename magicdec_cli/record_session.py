@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from magicdec.cli import session_api
-from magicdec.cli.bars import clock
+from magicdec.cli.bars import clock, counted
 from magicdec.cli.grids import Grids
 from magicdec.cli.knobs import Settings
 from magicdec.cli.progress import Display
@@ -143,7 +143,11 @@ def record_session(plan: RecordPlan, display: Display) -> int:
         recording = Recording(
             session, rows, plan.base, plan.repeat, listen, tell, Predictor(calibration)
         )
-        recording.run(plan.cells(session), writer)
+        cells = plan.cells(session)
+        there = sum(cell in writer.finished for cell in cells)
+        if there:
+            display.note(f"{there} of {counted(len(cells), 'cell')} are in {plan.path} already")
+        recording.run(cells, writer)
     return failed
 
 

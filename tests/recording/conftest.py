@@ -57,8 +57,9 @@ def record(model: Path, document: Path) -> Callable[..., int]:
     Options given later win.
     """
 
-    def run(*arguments: str, grid: tuple[str, ...] = GRID) -> int:
-        fixed = ("--model", str(model), "--device", "cpu", "--batch", "2", "--ignore-eos", "-q")
+    def run(*arguments: str, grid: tuple[str, ...] = GRID, quiet: bool = True) -> int:
+        fixed = ("--model", str(model), "--device", "cpu", "--batch", "2", "--ignore-eos")
+        fixed += ("-q",) if quiet else ()
         return run_command_line(
             ["profile", "record", str(document), *fixed, *grid, "--repeat", "2", *arguments]
         )

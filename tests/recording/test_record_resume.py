@@ -64,6 +64,8 @@ def test_ctrl_c_keeps_finished_cells_and_the_same_command_goes_on(
     assert record("-o", str(path), grid=ONE) == 0
     assert measured == [] and path.read_bytes() == whole
     capsys.readouterr()
+    assert record("-o", str(path), grid=ONE, quiet=False) == 0
+    assert f"2 of 2 cells are in {path} already" in capsys.readouterr().err
 
     # The same file for another workload is refused before anything is measured.
     for different in (["--max-new-tokens", "7"], ["--kv-dtype", "bfloat16"]):

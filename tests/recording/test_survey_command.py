@@ -9,45 +9,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from magicdec.cli.main import run_command_line
-
-ALPHABET = sorted(pre_tokenizers.ByteLevel.alphabet())
 
 
 @pytest.fixture
 def survey(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    model: Path, document: Path, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., tuple[int, str, str]]:
     """survey(...): exit code, stdout and stderr."""
-    import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    folder = tmp_path / "model"
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(ALPHABET) + 1, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
-        num_attention_heads=4, num_key_value_heads=2, head_dim=16, max_position_embeddings=512,
-        initializer_range=0.2, bos_token_id=None, eos_token_id=len(ALPHABET),
-        tie_word_embeddings=False,
-    )  # fmt: skip
-    LlamaForCausalLM(config).save_pretrained(folder)
-    tokenizer = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(ALPHABET)}, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens(["</s>"])
-    tokenizer.save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>"}))
-    document = tmp_path / "doc.txt"
-    document.write_text("All the world is a stage, and all the men and women merely players. " * 4)
-    monkeypatch.setenv("MAGICDEC_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr("platformdirs.user_config_dir", lambda name: str(tmp_path / "user"))
-    monkeypatch.chdir(tmp_path)
-    capsys.readouterr()
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        fixed = ["--model", str(folder), "--device", "cpu", "--batch", "2", "--context", "80"]
+        fixed = ["--model", str(model), "--device", "cpu", "--batch", "2", "--context", "80"]
         code = run_command_line(
             ["profile", "survey", str(document), *fixed, "--max-new-tokens", "16", "--ignore-eos",
              "-q", "--selector", "streaming,full", "--budget", "24,40", *arguments]
