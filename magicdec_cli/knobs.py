@@ -152,6 +152,12 @@ class Settings:
         SAMPLING.seed, "Generation", "Seed of the sampling.", low=0, high=MAX_SEED, unset="0"
     )
 
+    @property
+    def drafts_itself(self) -> bool:
+        """Whether the model drafts over a selection of its own cache, which is what profiles,
+        surveys and calibrations know."""
+        return self.draft == DECODE.draft and self.draft_kv == DECODE.draft_kv
+
     def decode_config(self) -> DecodeConfig:
         """The engine's share. Raises ConfigError for settings that contradict each other."""
         return DecodeConfig(

@@ -87,7 +87,7 @@ def forecast(
 
     The line is empty for a run without drafts; a calibration that is stale is named, not used.
     """
-    if settings.gamma == 0:
+    if settings.gamma == 0 or not settings.drafts_itself:
         return None, ""
     calibration, why_not = usable_calibration(settings, env)
     if calibration is None:
