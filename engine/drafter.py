@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from magicdec.engine.acceptance import Proposal, Rule
-from magicdec.engine.cache import Observer
 from magicdec.engine.config import LOOKUP, SELF, DecodeConfig, DraftWeights
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.model.decoder import Decoder
@@ -20,8 +19,6 @@ from magicdec.kernels.linear import int8_unsupported
 
 
 class Drafter(ABC):
-    #: Wants to see the queries of the verify pass, layer by layer.
-    observer: Observer | None = None
     #: How many of a prompt's last queries it wants to see.
     observed: int = 0
 
@@ -95,7 +92,7 @@ class SelfDrafter(StepwiseDrafter):
 
     def __init__(self, model: Decoder, view: DraftView, weights: DraftWeights) -> None:
         super().__init__(model, view, weights)
-        self.observer, self.observed = view.observer, view.observed
+        self.observed = view.observed
 
     def admit(self, slot: int) -> None:
         self._view.admit(slot)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from magicdec.engine.cache import KVCache, Observer
+from magicdec.engine.cache import KVCache
 from magicdec.engine.model.decoder import KVAccess
 
 
 class DraftView(ABC):
-    #: Wants to see the queries of the verify pass, layer by layer.
-    observer: Observer | None = None
     #: How many of a prompt's last queries it wants to see.
     observed: int = 0
 
