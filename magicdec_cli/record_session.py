@@ -20,6 +20,7 @@ from magicdec.engine.config import SELF, DecodeConfig, DraftWeights
 from magicdec.engine.errors import ConfigError, require
 from magicdec.engine.events import Event, PrefillProgress
 from magicdec.engine.request import Request
+from magicdec.profiles.costs.shapes import ModelShape
 from magicdec.profiles.storage.fields import last_part, model_name
 from magicdec.profiles.storage.header import Grid, Header, Source
 from magicdec.profiles.storage.schema import CellKey
@@ -108,6 +109,7 @@ def record_session(plan: RecordPlan, display: Display) -> int:
     """Returns how many cells failed. Raises ConfigError, ModelError, OSError."""
     session, documents = session_api.open_engine(plan.documents, plan.settings, display.loading)
     from magicdec.cli.prediction import usable_calibration
+    from magicdec.profiles.calibration_fit import shape_of
     from magicdec.profiles.recording.prediction import Predictor
     from magicdec.profiles.recording.recording import Recording
 
@@ -141,6 +143,12 @@ def record_session(plan: RecordPlan, display: Display) -> int:
             )
         return made
 
+    names = {model_name(draft): draft for draft in plan.grid.draft}
+
+    def shape(draft: str) -> ModelShape | None:
+        spec = session.draft_spec(replace(plan.base, draft=names[draft]))
+        return None if spec is None else shape_of(spec, draft)
+
     failed = 0
 
     def tell(progress: Progress) -> None:
@@ -153,7 +161,8 @@ def record_session(plan: RecordPlan, display: Display) -> int:
             display.loading("prefill", event.done / event.total)
 
     with ProfileWriter(plan.path, header) as writer:
-        recording = Recording(session, rows, plan.repeat, listen, tell, Predictor(calibration))
+        predict = Predictor(calibration, shape)
+        recording = Recording(session, rows, plan.repeat, listen, tell, predict)
         cells = plan.cells(session)
         there = sum(cell in writer.finished for cell in cells)
         if there:
