@@ -22,6 +22,11 @@ from magicdec.engine.views.gathering import gather, starts
 from magicdec.kernels.attention import AttentionShape
 
 
+def block_size(selector: DynamicSelector, length: int, budget: int, gamma: int) -> int:
+    """The most entries per row of the block that one layer after the other attends to."""
+    return min(selector.most(budget), length) + gamma
+
+
 class DynamicView(DraftView):
     shares_cache = True
 
