@@ -12,6 +12,8 @@ from magicdec.engine.errors import require
 from magicdec.engine.lookup import LookupDrafter
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.model.spec import ModelSpec
+from magicdec.engine.trees.drafter import TreeDrafter
+from magicdec.engine.trees.making import make_grower
 
 
 def make_drafter(
@@ -39,8 +41,10 @@ def make_drafter(
         model = model.first(config.draft_layers)
     view = make_view(
         cache, selector, budget=config.budget, context=context, growth=config.max_new_tokens,
-        gamma=config.gamma, model=model, clock=clock,
+        gamma=config.most_drafted, model=model, clock=clock,
     )  # fmt: skip
+    if config.drafts_trees:
+        return TreeDrafter(model, view, weights, make_grower(config))
     return SelfDrafter(model, view, weights)
 
 
