@@ -1,4 +1,4 @@
-"""vLLM's `--speculative-config`: a draft model with γ by batch size.
+"""vLLM's `--speculative-config`: a draft model with γ by batch size, or prompt lookup.
 
 Names, types and rules as in vLLM 0.33.0: `SpeculativeConfig`, and for the schedule
 `validate_and_normalize_dynamic_sd_schedule`, which sorts the ranges, wants the first to begin at 1,
@@ -12,6 +12,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, TypeGuard
 
+from magicdec.engine.config import LOOKUP_TOKENS
 from magicdec.profiles.export.plan import Plan
 from magicdec.profiles.export.settings import EngineOptions, Export, wrong
 from magicdec.profiles.storage.fields import shown
@@ -20,19 +21,24 @@ from magicdec.profiles.storage.reading import parse_json
 NAME = "vLLM"
 SCHEDULE = "num_speculative_tokens_per_batch_size"
 RATES, LENGTH = "synthetic_acceptance_rates", "synthetic_acceptance_length"
-WRITTEN = {"method", "model", "num_speculative_tokens", SCHEDULE, "rejection_sample_method", RATES,
-           LENGTH}  # fmt: skip
-#: What else a user may say of a draft model.
-KNOWN = WRITTEN | {
-    "attention_backend", "code_revision", "disable_padded_drafter_batch", "draft_load_config",
-    "draft_sample_method", "draft_tensor_parallel_size", "enforce_eager", "kv_cache_dtype",
-    "max_model_len", "moe_backend", "parallel_drafting", "quantization", "revision",
-    "tensor_parallel_size", "use_heterogeneous_vocab", "use_local_argmax_reduction",
+NGRAM, LOOKUPS = "ngram", ("prompt_lookup_min", "prompt_lookup_max")
+SHARED = {"method", "num_speculative_tokens", SCHEDULE, "rejection_sample_method", RATES, LENGTH}
+#: With what else a user may say of a draft model.
+KNOWN = SHARED | {
+    "model", "attention_backend", "code_revision", "disable_padded_drafter_batch",
+    "draft_load_config", "draft_sample_method", "draft_tensor_parallel_size", "enforce_eager",
+    "kv_cache_dtype", "max_model_len", "moe_backend", "parallel_drafting", "quantization",
+    "revision", "tensor_parallel_size", "use_heterogeneous_vocab", "use_local_argmax_reduction",
 }  # fmt: skip
+
+
+SERVE = 'for vLLM (checked against 0.33.0): vllm serve MODEL --speculative-config "$(cat FILE)"'
 
 
 def render(plan: Plan, options: EngineOptions) -> Export:
     plan.speculates()
+    if plan.drafter.kind == "lookup":
+        return _ngram(plan, options)
     parts = plan.schedule()
     most = max(part.gamma for part in parts)
     config: dict[str, Any] = {
@@ -40,9 +46,7 @@ def render(plan: Plan, options: EngineOptions) -> Export:
         "model": options.drafter("vllm"),
         "num_speculative_tokens": most,
     }
-    notes = [
-        'for vLLM (checked against 0.33.0): vllm serve MODEL --speculative-config "$(cat FILE)"'
-    ]
+    notes = [SERVE]
     if plan.fixed is None:
         config[SCHEDULE] = [[part.first, part.last, part.gamma] for part in parts]
         notes.append(
@@ -51,6 +55,23 @@ def render(plan: Plan, options: EngineOptions) -> Export:
         )
     if options.replay:
         config |= replayed(plan, most)
+        notes.append(REPLAY)
+    return Export(json.dumps(config) + "\n", tuple(notes))
+
+
+def _ngram(plan: Plan, options: EngineOptions) -> Export:
+    """Prompt lookup, there as here: by the longest of so many tokens that occurred before."""
+    gamma = plan.best() or max(part.gamma for part in plan.schedule())
+    config: dict[str, Any] = {
+        "method": NGRAM, "num_speculative_tokens": gamma,
+        "prompt_lookup_min": LOOKUP_TOKENS[0], "prompt_lookup_max": LOOKUP_TOKENS[1],
+    }  # fmt: skip
+    notes = [SERVE]
+    found = sorted({part.gamma for part in plan.schedule()})
+    if len(found) > 1:
+        notes.append(f"one γ for every batch: by batch the best γ are {found}")
+    if options.replay:
+        config |= replayed(plan, gamma)
         notes.append(REPLAY)
     return Export(json.dumps(config) + "\n", tuple(notes))
 
@@ -65,11 +86,21 @@ def replayed(plan: Plan, gamma: int) -> dict[str, Any]:
 
 def check(text: str) -> None:
     """Raises ConfigError for what vLLM refuses."""
+    config = parse_json(text, "the configuration")
+    if isinstance(config, dict) and config.get("method") == NGRAM:
+        _check_ngram(read(text, SHARED | {*LOOKUPS}, NGRAM))
+        return
     config = read(text, KNOWN, "draft_model")
     if not isinstance(config.get("model"), str) or not config["model"]:
         raise wrong(NAME, "model must name a draft model")
     if SCHEDULE in config:
         check_ranges(config[SCHEDULE], config["num_speculative_tokens"])
+
+
+def _check_ngram(config: dict[str, Any]) -> None:
+    least, most = (config.get(name) for name in LOOKUPS)
+    if not is_count(least) or not is_count(most) or not 1 <= least <= most:
+        raise wrong(NAME, f"{' and '.join(LOOKUPS)} must be integers from 1, in that order")
 
 
 def read(text: str, known: set[str], method: str) -> dict[str, Any]:

@@ -33,6 +33,6 @@ def best_around(
     options = [
         price(candidate, place, replace(evidence, interval=None), prices, UNLIMITED)
         for candidate, evidence in known
-        if candidate.drafter is not None and candidate.drafter.budget < place.context
+        if candidate.drafter is not None and (candidate.drafter.budget or 0) < place.context
     ]
     return max(options, key=objective.value, default=None)

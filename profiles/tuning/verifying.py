@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from magicdec.engine.config import DecodeConfig, DraftWeights
+from magicdec.engine.config import DecodeConfig
 from magicdec.engine.events import Event, StepFinished
 from magicdec.engine.verdict import Losslessness
 from magicdec.profiles.passes import Pass, Passes, full_steps
@@ -30,13 +30,7 @@ class Watch(Protocol):
 def config_of(candidate: Candidate, base: DecodeConfig) -> DecodeConfig:
     """The run of a candidate; all else as in `base`."""
     drafter = candidate.drafter
-    if drafter is None:
-        return replace(base, gamma=0)
-    weights: DraftWeights = "int8" if drafter.draft_weights == "int8" else "same"
-    return replace(
-        base, selector=drafter.selector, selector_options=dict(drafter.selector_options),
-        budget=drafter.budget, gamma=candidate.gamma, draft_weights=weights,
-    )  # fmt: skip
+    return replace(base, gamma=0) if drafter is None else drafter.config(base, candidate.gamma)
 
 
 @dataclass(slots=True)
