@@ -43,8 +43,9 @@ class Predictor:
         step = full_step(self.calibration, work)
         times = StepTimes(
             plain=float(step.plain.total),
-            draft=float(step.draft.total + step.select),
+            draft=float(step.draft.total),
             verify=float(step.verify.total),
+            select=float(key.gamma * step.select),
         )
         if key.kind == "lookup":
             assumed = expected_of_lookup([r.tokens for r in requests], new_tokens, key.gamma)
