@@ -45,7 +45,7 @@ class Predictor:
             plain=float(step.plain.total),
             draft=float(step.draft.total),
             verify=float(step.verify.total),
-            select=float(key.gamma * step.select),
+            select=float(key.gamma * step.select + step.refresh),
         )
         if key.kind == "lookup":
             assumed = expected_of_lookup([r.tokens for r in requests], new_tokens, key.gamma)
