@@ -8,7 +8,7 @@ from typing import Any
 
 from magicdec.cli.knobs import KNOBS, Settings
 from magicdec.cli.settings import resolve
-from magicdec.engine.errors import ConfigError, require
+from magicdec.engine.errors import ConfigError
 from magicdec.profiles.sweep import sweep
 
 GRAMMAR = (
@@ -30,17 +30,10 @@ class Grids:
         return self.given.get(name) or (getattr(self.settings, name),)
 
 
-ONLY_RUN = (
-    "--draft and --draft-kv are not known here as yet: the model drafts for itself over "
-    "--selector; leave them out"
-)
-
-
 def read_grids(flags: Mapping[str, Any], names: Sequence[str]) -> Grids:
     """Raises ConfigError for a value that does not fit its setting."""
     given = {name: grid_values(name, flags[name]) for name in names if flags[name] is not None}
     settings = resolve({k: v for k, v in flags.items() if k not in names}).settings
-    require("draft" in names or settings.drafts_itself, ONLY_RUN)
     return Grids(settings, given)
 
 

@@ -31,7 +31,7 @@ def drafting_of(
         return Drafting(budget=None, host=lookup_cost())
     drafts = None
     if drafter.kind == "layers":
-        drafts = target.first(min(int(drafter.draft.removeprefix(LAYERS)), target.layers))
+        drafts = target.first(layers_of(drafter, target))
     elif drafter.kind == "model":
         assert model is not None, "another model drafts, and its sizes are not known"
         drafts = model
@@ -46,6 +46,11 @@ def drafting_of(
         select_per_token=search.per_draft, verify_per_token=search.per_verify,
         borrowed=drafter.kind == "layers", caught_up=int(drafter.kind == "model"),
     )  # fmt: skip
+
+
+def layers_of(drafter: Drafter, target: ModelShape) -> int:
+    """Of the target that draft, where its first ones do."""
+    return min(int(drafter.draft.removeprefix(LAYERS)), target.layers)
 
 
 def search_of(drafter: Drafter, shape: ModelShape, kv_bytes: float) -> Search:

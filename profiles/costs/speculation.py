@@ -42,6 +42,13 @@ class Drafting:
     caught_up: int = 0  # tokens that a draft's first pass is fed besides the pending one
     host: HostCost | None = None  # no model drafts, this does
 
+    @property
+    def who(self) -> str:
+        """Who drafts, for people."""
+        if self.host is not None:
+            return "lookup"
+        return "the model itself" if self.model is None else self.model.name
+
 
 @dataclass(frozen=True, slots=True)
 class HostCost:

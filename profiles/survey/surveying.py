@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from magicdec.engine.config import SELF, DecodeConfig, DraftWeights
+from magicdec.engine.config import LOOKUP, SELF, DecodeConfig, DraftWeights
 from magicdec.engine.draft_view import make_view, view_capacity
 from magicdec.engine.drafter import draft_weights
+from magicdec.engine.drafting import check_layers
 from magicdec.engine.events import Event
 from magicdec.engine.report import Recorder, RunReport
 from magicdec.engine.request import Request
@@ -21,6 +22,8 @@ from magicdec.profiles.storage import drafter as storage
 from magicdec.profiles.storage.drafter import FULL, drafting, way
 from magicdec.profiles.storage.header import Scalar
 from magicdec.profiles.survey.forced import BLOCK, chances, kept
+from magicdec.profiles.survey.lookup import Row, lookup_hits, lookup_walk
+from magicdec.profiles.survey.own_cache import own_cache_chances
 from magicdec.profiles.survey.replay import Kept, Walk, walk
 from magicdec.profiles.survey.trace import TracedRow, traced_rows
 
@@ -74,6 +77,7 @@ class Surveyed:
     weights: DraftWeights
     kept: tuple[Kept, ...]
     seconds: float
+    texts: tuple[Row, ...] = ()  # of lookup, whose walks follow from the text itself
 
     @property
     def alpha(self) -> float | None:
@@ -82,6 +86,8 @@ class Surveyed:
         return float(every.mean()) if len(every) else None
 
     def walks(self, gamma: int) -> list[Walk]:
+        if self.texts:
+            return [lookup_walk(row, gamma) for row in self.texts]
         return [walk(row, gamma) for row in self.kept]
 
 
@@ -137,9 +143,20 @@ class Survey:
         self.target_seconds = time.perf_counter() - begun
         for drafter in self._drafters:
             begun = time.perf_counter()
+            if drafter.draft == LOOKUP:
+                texts = tuple(self._texts())
+                hits = tuple(map(lookup_hits, texts))
+                yield Surveyed(drafter, "same", hits, time.perf_counter() - begun, texts)
+                continue
             weights, draft = self._draft(drafter)
             found = tuple(kept(target, draft))
             yield Surveyed(drafter, weights, found, time.perf_counter() - begun)
+
+    def _texts(self) -> Iterator[Row]:
+        for row in self._rows:
+            prompt = self._session.cache.prompts[row.slot]
+            assert prompt is not None
+            yield Row(prompt.tokens.tolist(), row.tokens)
 
     def _target(self) -> list[Kept]:
         """The target's own chances; greedily emitted tokens are its likeliest."""
@@ -152,12 +169,19 @@ class Survey:
 
     def _draft(self, drafter: Drafter) -> tuple[DraftWeights, list[Kept]]:
         session, config = self._session, drafter.config(self._config, 1)
+        weights = draft_weights(config, session.device, session.dtype)
+        if config.draft_model is not None:
+            own = drafter.config(self._config, self._block)
+            return weights, own_cache_chances(session, self._rows, own, self._block)
+        model = session.model
+        if config.draft_layers is not None:
+            check_layers(model.spec, config.draft_layers)
+            model = model.first(config.draft_layers)
         view = make_view(
             session.cache, drafter.create(), budget=drafter.budget or 1,
             context=max(row.prompt for row in self._rows), growth=config.max_new_tokens,
-            gamma=self._block,
+            gamma=self._block, model=model,
         )  # fmt: skip
-        weights = draft_weights(config, session.device, session.dtype)
-        model = session.model.quantized if weights == "int8" else session.model
+        model = model.quantized if weights == "int8" else model
         rows = chances(model, session.cache, self._rows, config.sampling, view, self._block)
         return weights, rows

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from magicdec.profiles.calibrated import Calibration
+from magicdec.profiles.costs.passes import forward
 from magicdec.profiles.costs.shapes import ModelShape
 from magicdec.profiles.costs.speculation import Drafting, step_costs
-from magicdec.profiles.drafter_costs import Row, drafting_of
+from magicdec.profiles.drafter_costs import Row, drafting_of, layers_of
 from magicdec.profiles.storage.drafter import Drafter
 from magicdec.profiles.tuning.candidate import Candidate, Place
 from magicdec.profiles.tuning.pricing import StepPrice
@@ -43,7 +44,7 @@ class CalibratedPrices:
             costs.plain.total, costs.draft.total + costs.select, costs.verify.total,
             np.broadcast_to(costs.rest, costs.plain.total.shape),
         )  # fmt: skip
-        select = 0.0 if drafter is None else self._selection(drafter, prompt)
+        select = 0.0 if drafter is None else self._once(drafter, prompt)
         return [
             StepPrice(float(plain), float(draft), float(verify), float(rest), select)
             for plain, draft, verify, rest in zip(*totals, strict=True)
@@ -54,10 +55,23 @@ class CalibratedPrices:
         selector = _selector(drafter)
         return selector is not None and self.calibration.selection(selector) is None
 
-    def _selection(self, drafter: Drafter, prompt: float) -> float:
+    def _once(self, drafter: Drafter, prompt: float) -> float:
+        """Seconds that admitting a row takes: its selection, in proportion to the layers that it
+        is made in, and the prefill of another model's own cache."""
+        found, own = self.calibration, self.models.get(drafter.draft)
+        layers = own.layers if own else found.model.layers
+        if drafter.kind == "layers":
+            layers = layers_of(drafter, found.model)
         selector = _selector(drafter)
-        known = None if selector is None else self.calibration.selection(selector)
-        return 0.0 if known is None else known.seconds(prompt)
+        known = None if selector is None else found.selection(selector)
+        select = 0.0 if known is None else known.seconds(prompt) * layers / found.model.layers
+        if own is None:
+            return select
+        prefill = forward(
+            own, found.hardware, rows=1, entries=prompt / 2, new=prompt,
+            weight_bytes=found.weight_bytes, kv_bytes=found.kv_bytes,
+        )  # fmt: skip
+        return select + float(prefill.total)
 
 
 def _selector(drafter: Drafter) -> str | None:
