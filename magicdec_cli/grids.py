@@ -31,8 +31,8 @@ class Grids:
 
 
 ONLY_RUN = (
-    "--draft and --draft-kv are for run only as yet: here the model drafts for itself over "
-    "--selector; leave them out"
+    "--draft, --draft-kv and --tree are for run only as yet: here the model drafts for itself over "
+    "--selector, a token after the other; leave them out"
 )
 
 

@@ -13,17 +13,22 @@ RUN_TERMS: dict[str, str] = {
     "step": "draft γ tokens over the selected entries, verify them in one pass over the full cache",
     "self, lookup, layers:N": "who drafts (--draft): the model itself; what followed a row's last "
     "words before; the model's first N layers and its head. Else the name of another model",
+    "tree": "several draft tokens for a position (--tree), γ positions deep, --tree-nodes tokens "
+    "at most; one pass verifies them all, and the target takes one branch or its beginning",
     "drafted": "draft tokens that were proposed and verified",
     "accepted": "draft tokens that passed verification",
     "recovered": "the token the target draws where it rejected a draft token",
     "bonus": "the token the target adds when it accepted the whole draft",
     "num_spec_steps": "steps that verified a draft, counted per row",
-    "acceptance rate": "accepted / drafted; `now` is that of the last 20 steps",
+    "acceptance rate": "accepted / drafted; `now` is that of the last 20 steps. In a tree most of "
+    "the drafted tokens lie beside the branch that is taken: mean length tells what it gains",
     "mean length": "mean acceptance length: 1 + accepted / num_spec_steps (recovered or bonus "
     "token counted)",
     "by position": "of the steps that drafted position 1, 2, ...: the share in which it was "
     "accepted, and so all before it; rows near their end draft fewer",
     "accepted per step": "how many of those steps accepted exactly 0, 1, ... draft tokens",
+    "by child": "in a tree, where the target tried a first, second, ... child of a node: how often "
+    "it was accepted",
     "prefill": "seconds from the first prompt token to the first generated token of the rows",
     "reused": "prompt tokens whose KV was copied instead of computed: from another row that begins "
     "alike, from the run before, or from the prefill cache on disk",

@@ -28,6 +28,8 @@ def _translated(run: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         raise ValueError("gamma 0 does not speculate")
     if config.get("draft", "self") != "self" or config.get("draft_kv", "selected") != "selected":
         raise ValueError("profiles know only the self-drafter over a selection")
+    if config.get("tree", "none") != "none":
+        raise ValueError("profiles know no trees")
     baseline, spec = run.get("baseline"), run["speculative_decoding"]
     documents = {row["document"]: row["prompt_tokens"] for row in rows}
     header = {
