@@ -196,8 +196,9 @@ def test_after_a_step_both_caches_hold_the_accepted_branch(tiny, prompt, tokeniz
                     store.k[:, row.slot, :, entries - added : entries],
                     cache.k[:, row.slot, :, length - added : length],
                 )
-    assert any(child > 1 for child, _ in paths), "no branch but the first was ever taken"
-    assert any(child == 0 for child, _ in paths), "nothing was ever rejected"
+    if selector != "full":  # which drafts what the target says
+        assert any(child > 1 for child, _ in paths), "no branch but the first was ever taken"
+        assert any(child == 0 for child, _ in paths), "nothing was ever rejected"
 
 
 def test_a_report_counts_nodes_depths_and_siblings(tiny, prompt, decode):
