@@ -23,6 +23,8 @@ DraftKV = Literal["selected", "full"]
 SIBLING_RATES = (0.75, 0.45, 0.3, 0.25, 0.2, 0.15, 0.12, 0.1)
 
 SELF, LOOKUP, LAYERS = "self", "lookup", "layers:"
+#: Tokens at a text's end that lookup searches for: the longest match wins, one says little.
+LOOKUP_TOKENS = 2, 5
 
 
 @dataclass(frozen=True, slots=True)

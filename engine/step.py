@@ -60,8 +60,10 @@ def speculative_step(
     with clock.phase("verify"):
         fed = torch.cat((pending, proposal.tokens), dim=1)  # [n, G + 1]
         nodes = None if proposal.tree is None else proposal.tree.nodes
-        logits = target.forward(fed, cache.following(slots, fed.shape[1], nodes=nodes))
-        verdict = rule.accept(proposal, logits)  # by logits [n, G + 1, V]
+        watching = None if drafter is None else drafter.observer
+        access = cache.following(slots, fed.shape[1], nodes=nodes, observer=watching)
+        logits = target.forward(fed, access)  # [n, G + 1, V]
+        verdict = rule.accept(proposal, logits)
         # The step's only wait for the device: text and limits are decided on the host.
         results = _read(verdict, fed)
 

@@ -64,12 +64,12 @@ class SdpaAttention(AttentionBackend):
     ) -> SdpaPlan:  # fmt: skip
         group = query_heads // kv_heads
         pieces = tuple(
-            _piece(shape, first, last, group, dtype, device) for first, last in _runs(shape)
+            _piece(shape, first, last, group, dtype, device) for first, last in runs(shape)
         )
         return SdpaPlan(pieces)
 
 
-def _runs(shape: AttentionShape) -> list[tuple[int, int]]:
+def runs(shape: AttentionShape) -> list[tuple[int, int]]:
     """Splits the batch into runs of neighbouring cache rows of similar length.
 
     Only neighbours can share a call without copying K/V, and only similar lengths are worth it.

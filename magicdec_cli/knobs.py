@@ -14,6 +14,7 @@ from typing import Any, Literal
 from magicdec.cli.knob import Knob
 from magicdec.cli.trees import sibling_rates
 from magicdec.engine.config import (
+    LOOKUP,
     MAX_GAMMA,
     MAX_SEED,
     MAX_TREE_NODES,
@@ -181,6 +182,14 @@ class Settings:
         return (self.draft, self.draft_kv, self.tree) == (
             DECODE.draft, DECODE.draft_kv, DECODE.tree,
         )  # fmt: skip
+
+    @property
+    def selects(self) -> bool:
+        """Whether the draft reads a selection of the cache, so that a budget means something."""
+        from magicdec.engine.selectors.base import SELECTORS
+
+        kept = self.draft != LOOKUP and self.draft_kv == "selected"
+        return kept and not SELECTORS.load(self.selector).whole
 
     def decode_config(self) -> DecodeConfig:
         """The engine's share. Raises ConfigError for settings that contradict each other."""
