@@ -25,7 +25,7 @@ def elsewhere(tmp_path, monkeypatch):
         (["--tree", "sequoia", "--draft", "lookup"], "not by draft 'lookup'; give draft self"),
         (["--tree", "sequoia", "--draft", "some/model"], "not by draft 'some/model'"),
         (["--tree", "medusa"], "--tree must be one of none, specexec, sequoia, got 'medusa'"),
-        (["--tree-nodes", "500"], "--tree-nodes must be an integer in 1..128, got '500'"),
+        (["--tree-nodes", "500"], "--tree-nodes must be an integer in 1..128, got 500"),
         (["--tree-rates", ".8;.4"], "shares such as .8,.4,.2, or @RUN.json, got '.8;.4'"),
         (["--tree-rates", "1.5"], "shares in 0..1"),
         (["--tree-rates", "@missing.json"], "missing.json"),
