@@ -16,6 +16,9 @@ from magicdec.engine.key_index import KeyIndex, KeyShape
 from magicdec.engine.model.parallel import in_parallel
 from magicdec.engine.selectors.pqcache import PQCache
 
+#: Tokens whose distances to all centroids are held at once.
+BLOCK = 512
+
 
 class QuantizedIndex(KeyIndex):
     """centroids: [L, rows, Hkv, m, C, D / m]; codes: uint8 [L, rows, Hkv, S, m]."""
@@ -50,10 +53,10 @@ class QuantizedIndex(KeyIndex):
         self.extend(slot, keys, 0)
 
     def extend(self, slot: int, keys: Tensor, first: int) -> None:
-        new = keys[:, :, first:].float().unflatten(-1, self._parts).transpose(2, 3)
-        self.codes[:, slot, :, first : keys.shape[2]] = nearest(
-            new, self.centroids[:, slot]
-        ).transpose(2, 3)
+        for start in range(first, keys.shape[2], BLOCK):
+            new = keys[:, :, start : start + BLOCK].float().unflatten(-1, self._parts)
+            codes = nearest(new.transpose(2, 3), self.centroids[:, slot])  # [L, Hkv, m, new]
+            self.codes[:, slot, :, start : start + new.shape[2]] = codes.transpose(2, 3)
 
     def logits(self, layer: int, queries: Tensor, rows: Candidates) -> Tensor:
         """Approximate q·k / √D: [n, Hkv, G, D] -> float32 [n, Hkv, S, G]."""
