@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 import warnings
 from functools import partial
 
@@ -98,9 +100,26 @@ def centroids(sample: Tensor, count: int, iterations: int) -> Tensor:
     It starts from members spread over the sample, so that the same text gives the same centroids.
     With fewer members than centroids some are repeated.
     """
+    _load_scipy()
     groups = sample.float().cpu().flatten(0, -3).numpy()
     found = in_parallel([partial(_kmeans, group, count, iterations) for group in groups])
     return torch.from_numpy(np.stack(found)).view(*sample.shape[:-2], count, -1)
+
+
+def _load_scipy() -> None:
+    """Imports scipy's k-means with its BLAS, OpenBLAS, on one thread, unless the user says more.
+
+    Products this small get 15 times slower when OpenBLAS's threads wait busily beside torch's, and
+    the groups are spread over threads anyway. OpenBLAS reads the variable when it is loaded.
+    """
+    name = "OPENBLAS_NUM_THREADS"
+    given = name in os.environ
+    os.environ.setdefault(name, "1")
+    try:
+        importlib.import_module("scipy.cluster.vq")
+    finally:
+        if not given:
+            del os.environ[name]
 
 
 def _kmeans(group: NDArray[np.float32], count: int, iterations: int) -> NDArray[np.float32]:
