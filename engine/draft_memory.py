@@ -51,7 +51,7 @@ def draft_need(
     if draft is None:
         entries = view_capacity(
             selector, budget=config.budget, context=context, growth=config.max_new_tokens,
-            gamma=config.gamma,
+            gamma=config.most_drafted,
         )  # fmt: skip
         need = DraftNeed(
             twin, batch * entries * token, batch * observed * query_bytes(target, size)

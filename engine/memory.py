@@ -65,7 +65,7 @@ def forecast(
     )  # fmt: skip
     # Distributions (draft, target, residual, a float64 running sum) exist only when sampling.
     copies = 1 if config.sampling.greedy else 6
-    logits = batch * (config.gamma + 1) * spec.vocab_size * scratch * copies
+    logits = batch * (config.most_drafted + 1) * spec.vocab_size * scratch * copies
     width = 3 * spec.hidden_size + 3 * spec.intermediate_size + 4 * spec.heads * spec.head_dim
     chunk = min(chunk, context)
     prefill = chunk * width * scratch + 2 * chunk * spec.group * context * scratch
@@ -83,9 +83,10 @@ def forecast(
 def capacity(config: DecodeConfig, context: int) -> int:
     """Full-cache entries per row: the prompt, what it may gain, and a step's scratch.
 
-    The scratch is for any γ, so that runs that differ in γ share one cache and its prefill.
+    The scratch is for any γ, so that runs that differ in γ share one cache and its prefill, as do
+    those with trees of no more nodes.
     """
-    return context + config.max_new_tokens + MAX_GAMMA + 1
+    return context + config.max_new_tokens + max(MAX_GAMMA, config.most_drafted) + 1
 
 
 def require_fit(
