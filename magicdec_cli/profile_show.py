@@ -11,11 +11,10 @@ from rich.text import Text
 
 from magicdec.cli.bars import counted
 from magicdec.cli.console import TERMINAL, symbols
+from magicdec.cli.profile_cells import cell_table
 from magicdec.cli.profile_panels import (
     acceptance_curve,
-    below_cells,
     best_table,
-    cell_table,
     forecast_panel,
     phase_bars,
     position_bars,
@@ -65,9 +64,8 @@ def _parts(console: Console, profile: Profile) -> Iterator[RenderableType]:
     yield Group(*map(Text, lines), Text(total, "bold"))
     if not profile.cells:
         return
-    yield cell_table(profile, look)
+    yield Group(*cell_table(profile, console.width, look))
     panels: Iterable[list[Text] | None] = (
-        below_cells(profile, look),
         best_table(profile, width, look),
         acceptance_curve(profile, width, look),
         position_bars(profile, width, look),
