@@ -132,7 +132,7 @@ def _verdict(change: Change, look: Symbols) -> Text:
     mark = {"faster": f"{look.up} ", "slower": f"{look.down} "}.get(change.verdict, "")
     said: str = change.verdict
     if said == "not testable":
-        said = "one repeat" if min(change.repeats) < 2 else "no spread"
+        said = "untested, " + ("one repeat" if min(change.repeats) < 2 else "no spread")
     return _styled(change, mark + said)
 
 
