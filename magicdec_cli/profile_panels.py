@@ -81,7 +81,11 @@ def acceptance_curve(profile: Profile, width: int, look: Symbols) -> list[Text] 
     if all(len(points) < 2 for points in series.values()):
         return None
     title = "acceptance of position 1 against budget, cells pooled"
-    return curves(series, title=title, width=width, look=look, low=0.0, high=1.0)
+    drawn = curves(series, title=title, width=width, look=look, low=0.0, high=1.0)
+    for label, points in series.items():
+        values = "  ".join(f"{budget:,.0f}: {rate(value)}" for budget, value in sorted(points))
+        drawn.append(Text(f"  {label}  {values}", "dim"))
+    return drawn
 
 
 def position_bars(profile: Profile, width: int, look: Symbols) -> list[Text] | None:

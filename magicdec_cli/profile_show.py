@@ -29,7 +29,7 @@ from magicdec.profiles.storage.flat import flat
 from magicdec.profiles.storage.reading import read_profile
 from magicdec.profiles.storage.schema import CellKey, Profile
 
-SVG_WIDTH = 100
+SVG_WIDTH, PANEL_WIDTH = 120, 100
 
 
 def run_show(path: str, format: Format, svg: Path | None) -> None:
@@ -56,7 +56,7 @@ def print_profile(console: Console, profile: Profile) -> None:
 
 
 def _parts(console: Console, profile: Profile) -> Iterator[RenderableType]:
-    look, width = symbols(console), min(console.width, SVG_WIDTH)
+    look, width = symbols(console), min(console.width, PANEL_WIDTH)
     done, failed = len(profile.finished), len(profile.cells) - len(profile.finished)
     total = counted(done, "cell") + (f", {failed:,} failed" if failed else "")
     drafts = sorted({_drafts(cell.key) for cell in profile.cells})
