@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from magicdec.cli.main import run_command_line
+from magicdec.engine.events import PHASES, PhaseTimes
+from magicdec.engine.verdict import Divergence, Losslessness
 from magicdec.profiles.passes import Pass, Passes
 from magicdec.profiles.tuning.allowance import Allowance
 
@@ -48,25 +50,6 @@ def test_a_calibration_of_a_slower_machine_is_noticed_and_scaled(tune: Tune) -> 
     assert rates and min(rates) > 2 / 5.0 * 3
 
 
-def test_a_limit_that_only_a_smaller_batch_keeps_is_found_by_running_there(
-    tune: Tune, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Predicted fast enough in the larger batch; real runs say that it is not."""
-    run = Passes.run
-
-    def slow(self: Passes, config: Any, listen: Any) -> Pass:
-        done = run(self, config, listen)
-        factor = 1e4 if self.batch == 3 else 1.0
-        return replace(done, report=replace(done.report, tpot_s=factor * (done.report.tpot_s or 0)))
-
-    monkeypatch.setattr(Passes, "run", slow)
-    asked = (*FEW[:-2], "--batch", "1,3", "--context", "60", "--repeats", "1", "--verify", "1")
-    (answer,) = json.loads(tune(*asked, "--max-tpot", "2000", *JSON))["contexts"]
-    assert {one["batch"] for one in answer["measured"]} == {1, 3}
-    best = answer["recommended"]
-    assert best["batch"] == 1 and best["within_max_tpot"] and best["proven"]
-
-
 def test_no_time_for_real_runs_leaves_predictions(tune: Tune) -> None:
     page = tune(*FEW, "--context", "120", "--time-limit", "0.0001")
     assert "only predicted" in page
@@ -102,13 +85,63 @@ def test_little_time_runs_the_best_first_and_names_what_was_skipped(
     assert answer["left_out"] and any("--time-limit 5" in note for note in document["notes"])
 
 
+@pytest.fixture
+def slowed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """slowed(which, times): runs of the batches and γ that `which` picks take so many times as
+    long. Then who wins does not hang on what else the machine does.
+    """
+    run = Passes.run
+
+    def patch(which: Callable[[int, int], bool], times: float) -> None:
+        def slower(self: Passes, config: Any, listen: Any) -> Pass:
+            done = run(self, config, listen)
+            factor = times if which(self.batch, config.gamma) else 1.0
+            phases = PhaseTimes(*(factor * getattr(done.report.phases, name) for name in PHASES))
+            tpot = factor * (done.report.tpot_s or 0)
+            return replace(done, report=replace(done.report, phases=phases, tpot_s=tpot))
+
+        monkeypatch.setattr(Passes, "run", slower)
+
+    return patch
+
+
+def test_a_limit_that_only_a_smaller_batch_keeps_is_found_by_running_there(
+    tune: Tune, slowed: Callable[..., None]
+) -> None:
+    """Predicted fast enough in the larger batch; real runs say that it is not."""
+    slowed(lambda batch, gamma: batch == 3, 1e4)
+    asked = (*FEW[:-2], "--batch", "1,3", "--context", "60", "--repeats", "1", "--verify", "1")
+    (answer,) = json.loads(tune(*asked, "--max-tpot", "2000", *JSON))["contexts"]
+    assert {one["batch"] for one in answer["measured"]} == {1, 3}
+    best = answer["recommended"]
+    assert best["batch"] == 1 and best["within_max_tpot"] and best["proven"]
+
+
 @pytest.mark.parametrize("objective", ["throughput", "tpot"])
-def test_a_short_context_is_best_decoded_plainly(tune: Tune, objective: str) -> None:
+def test_a_short_context_is_best_decoded_plainly(
+    tune: Tune, slowed: Callable[..., None], objective: str
+) -> None:
     """Batch 1 and hardly more context than budget: the draft reads all that the target does."""
+    slowed(lambda batch, gamma: gamma > 0, 10.0)
     asked = ("--selector", "streaming", "--budget", "40", "--gamma", "1", "--batch", "1")
     page = tune(*asked, "--context", "45", "--objective", objective, "--draft-weights", "same")
     assert "Don't speculate" in page and "--gamma 0" in page
     assert "plain decoding" in page and "profile export" not in page
+
+
+def test_a_grid_is_decided_by_real_runs_in_each_context(
+    tune: Tune, slowed: Callable[..., None]
+) -> None:
+    """The calibration promises much everywhere; drafting pays in neither context."""
+    slowed(lambda batch, gamma: gamma > 0, 100.0)
+    asked = (*FEW[:-2], "--batch", "1,3", "--context", "60,120", "--verify", "1", "--repeats", "1")
+    page = tune(*asked, draft=0.0001)
+    assert page.count("Don't speculate (measured)") == 2
+    for answer in json.loads(tune(*asked, *JSON, draft=0.0001))["contexts"]:
+        assert answer["recommended"]["speculate"] is False and answer["recommended"]["proven"]
+        assert {one["gamma"] for one in answer["measured"]} >= {0, 1} or {
+            one["gamma"] for one in answer["measured"]
+        } >= {0, 2}
 
 
 def test_the_map_around_a_single_place(tune: Tune) -> None:
@@ -123,3 +156,16 @@ def test_the_map_around_a_single_place(tune: Tune) -> None:
     here = next(o for o in answer["around"] if (o["batch"], o["context"]) == (2, 120))
     best = max((o for o in answer["predicted"] if o["gamma"]), key=lambda o: o["tokens_per_s"])
     assert here["speedup"] == pytest.approx(best["speedup"])
+
+
+def test_another_text_is_no_candidate_and_has_an_exit_code_of_its_own(
+    tune: Tune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = Losslessness(True, (Divergence(0, 3, 7, 9, gap=5.0, tolerance=0.1),))
+    monkeypatch.setattr(Passes, "check", lambda *given: wrong)
+    asked = (*FEW, "--context", "120", "--repeats", "1", "--verify", "1")
+    document = json.loads(tune(*asked, *JSON, code=4))
+    (answer,) = document["contexts"]
+    assert [one["gamma"] for one in answer["measured"]] == [0]
+    assert not answer["recommended"]["speculate"]
+    assert any("gave another text than plain decoding" in note for note in document["notes"])
