@@ -14,6 +14,7 @@ from magicdec.engine.request import Request
 from magicdec.profiles.calibrated import Calibration, fingerprint_of
 from magicdec.profiles.calibration import load_calibration
 from magicdec.profiles.costs.catalog import find_model
+from magicdec.profiles.costs.shapes import ModelShape
 from magicdec.profiles.lookup_prediction import expected_of_lookup
 from magicdec.profiles.run_prediction import (
     Assumed,
@@ -92,33 +93,40 @@ def forecast(
 
     The line is empty for a run without drafts; a calibration that is stale is named, not used.
     """
-    if settings.gamma == 0 or settings.max_new_tokens < 2:
+    if settings.gamma == 0 or settings.max_new_tokens < 2 or settings.tree != "none":
         return None, ""
     calibration, why_not = usable_calibration(settings, env)
     if calibration is None:
         return None, why_not
-    drafter = drafter_of(settings, str(env.get("draft_weights", "same")))
     model = None
-    if drafter.kind == "model":
+    if settings.decode_config().draft_model is not None:
         try:
             model = find_model(settings.draft)
         except MagicdecError:
             return None, f"no prediction: the sizes of {settings.draft} are not in the catalogue"
-    work = Work(
-        batch=min(settings.batch, len(requests)),
-        contexts=tuple(len(request.tokens) for request in requests),
-        new_tokens=(settings.max_new_tokens,) * len(requests),
-        gamma=settings.gamma,
-        drafter=drafter,
-        model=model,
-    )
-    if drafter.kind == "lookup":
+    work = work_of(settings, env, requests, model)
+    if work.drafter.kind == "lookup":
         prompts = [request.tokens for request in requests]
         assumed = expected_of_lookup(prompts, settings.max_new_tokens, settings.gamma)
     else:
         assumed = assume(calibration, work)
     found = Prediction(calibration, work, assumed, predict_run(calibration, work, assumed))
     return found, found.sentence
+
+
+def work_of(
+    settings: Settings, env: Mapping[str, object], requests: Sequence[Request],
+    model: ModelShape | None = None,
+) -> Work:  # fmt: skip
+    """A run, as the cost model needs it. model: the draft model's sizes, if another one drafts."""
+    return Work(
+        batch=min(settings.batch, len(requests)),
+        contexts=tuple(len(request.tokens) for request in requests),
+        new_tokens=(settings.max_new_tokens,) * len(requests),
+        gamma=settings.gamma,
+        drafter=drafter_of(settings, str(env.get("draft_weights", "same"))),
+        model=model,
+    )
 
 
 def drafter_of(settings: Settings, weights: str) -> Drafter:

@@ -45,11 +45,13 @@ def tui(
     _check_terminal(docs or [])
     import dataclasses
 
+    from magicdec.cli.grids import NO_TREES
     from magicdec.cli.settings import resolve
     from magicdec.engine.errors import require
 
     resolved = resolve(flags)
     settings = resolved.settings
+    require(settings.tree == "none", NO_TREES)
     require(
         settings.drafts_itself,
         "--draft and --draft-kv are not known here as yet: the model drafts for itself over "

@@ -13,6 +13,7 @@ from magicdec.cli.console import TERMINAL
 from magicdec.cli.drafter_grid import drafters
 from magicdec.cli.grids import GRAMMAR, Grids, read_grids
 from magicdec.cli.interrupts import INTERRUPTED, before_exit
+from magicdec.cli.run_command import LosslessnessError
 from magicdec.engine.errors import ConfigError, MagicdecError, require
 
 if TYPE_CHECKING:
@@ -154,6 +155,10 @@ def tune(
         return INTERRUPTED
     if outcome.error is not None:
         raise outcome.error
+    if outcome.lossy:
+        raise LosslessnessError(
+            f"{outcome.lossy} gave another text than plain decoding, and it is not a tie"
+        )
     if not all(found is None or found.reachable for found in outcome.recommendations):
         raise UnreachableError(f"no setting tried keeps --max-tpot {max_tpot:g}; see above")
     return None

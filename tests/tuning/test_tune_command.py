@@ -8,92 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from magicdec.cli import progress
 from magicdec.cli.main import run_command_line
-from magicdec.profiles.calibrated import Calibration, Selection, fingerprint_of
-from magicdec.profiles.calibration import save_calibration
-from magicdec.profiles.costs.hardware import Constants, Device, Hardware
 from magicdec.profiles.storage.reading import read_profile
 
-ALPHABET = sorted(pre_tokenizers.ByteLevel.alphabet())
 Tune = Callable[..., str]
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a seeded two-layer Llama over bytes."""
-    import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    folder = tmp_path_factory.mktemp("model") / "tiny"
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(ALPHABET) + 1, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
-        num_attention_heads=4, num_key_value_heads=2, head_dim=16, max_position_embeddings=512,
-        initializer_range=0.2, bos_token_id=None, eos_token_id=len(ALPHABET),
-        tie_word_embeddings=False,
-    )  # fmt: skip
-    LlamaForCausalLM(config).save_pretrained(folder)
-    tokenizer = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(ALPHABET)}, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens(["</s>"])
-    tokenizer.save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>"}))
-    return folder
-
-
-@pytest.fixture
-def calibrated(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[float], None]:
-    """Stores a calibration of a machine whose draft steps take so much of a plain step."""
-    from magicdec.engine.session import open_session
-    from magicdec.profiles.calibration_fit import shape_of
-
-    monkeypatch.setenv("MAGICDEC_CACHE_DIR", str(tmp_path / "cache"))
-    session = open_session(str(model), attention="sdpa")
-
-    def store(draft: float) -> None:
-        device = Device("by hand", 1e9, 1e12, 1e12)  # next to nothing but what a pass always costs
-        hardware = Hardware(
-            device, constants=Constants(launch_s=0.01),
-            by_weights={"int8": Constants(launch_s=0.01 * draft)},
-        )  # fmt: skip
-        save_calibration(
-            Calibration(
-                "2026-11-30T00:00:00+00:00", fingerprint_of(session.environment()),
-                shape_of(session.spec, session.model_name), hardware,
-                (Selection("snapkv", 0.001, 0.0),),
-            )
-        )  # fmt: skip
-
-    return store
-
-
-@pytest.fixture
-def tune(
-    model: Path, calibrated: Callable[[float], None], tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> Tune:  # fmt: skip
-    """Runs the command; `draft` is that of `calibrated`. Returns stdout, or stderr for errors."""
-    (tmp_path / "doc.txt").write_text("All the world is a stage, and all the men merely play. " * 5)
-    monkeypatch.setattr("platformdirs.user_config_dir", lambda name: str(tmp_path / "user"))
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str, draft: float = 0.1, code: int = 0, error: bool = False) -> str:
-        calibrated(draft)
-        fixed = ["tune", "doc.txt", "--model", str(model), "--attention", "sdpa"]
-        fixed += ["--max-new-tokens", "16", "--ignore-eos"]
-        found = run_command_line([*fixed, *arguments])
-        out, err = capsys.readouterr()
-        assert found == code, err
-        return err if error else out
-
-    return run
 
 
 FEW = ("--selector", "snapkv", "--budget", "40", "--gamma", "1,2")
