@@ -130,7 +130,8 @@ def others() -> list[tuple[str, ...]]:
         ("--draft", ",".join(DRAFTS_WANTED), "--selector", "snapkv", "--budget", str(BUDGETS[0]))
     ]
     if any(knob.name == "tree" for knob in KNOBS):
-        found.append(("--tree", ",".join(TREES_WANTED), "--budget", str(BUDGETS[0])))
+        trees = ("--tree", ",".join(TREES_WANTED), "--selector", "snapkv")
+        found.append((*trees, "--budget", str(BUDGETS[0])))
     else:
         note("left out, not in this version: trees")
     return found

@@ -21,6 +21,7 @@ from magicdec.engine.errors import ConfigError, require
 from magicdec.engine.events import Event, PrefillProgress
 from magicdec.engine.request import Request
 from magicdec.profiles.costs.shapes import ModelShape
+from magicdec.profiles.storage.drafter import NO_TREE
 from magicdec.profiles.storage.fields import last_part, model_name
 from magicdec.profiles.storage.header import Grid, Header, Source
 from magicdec.profiles.storage.schema import CellKey
@@ -58,6 +59,7 @@ class RecordPlan:
         found = drafters(
             grids.values("selector"), grids.values("budget"), settings.selector_option,
             grids.values("draft"), grids.values("draft_kv"),
+            list(itertools.product(grids.values("tree"), grids.values("tree_nodes"))),
         )  # fmt: skip
         temperatures = grids.values("temperature")
         coldest = min(temperatures)
@@ -67,10 +69,10 @@ class RecordPlan:
             budget=tuple(dict.fromkeys(d.budget for d in found if d.budget)),
             gamma=gammas, temperature=temperatures, draft_weights=grids.values("draft_weights"),
             draft=grids.values("draft"), draft_kv=grids.values("draft_kv"),
+            tree=grids.values("tree"),
         )  # fmt: skip
         # Checked at the coldest: what has no effect on greedy cells must not be asked of them.
-        plain = replace(settings, temperature=coldest, draft=SELF, draft_kv="selected")
-        base = plain.decode_config()
+        base = _plain(settings, coldest)
         return cls(settings, base, found, grid, documents, path, repeat)
 
     def cells(self, session: Session) -> dict[CellKey, DecodeConfig]:
@@ -85,9 +87,7 @@ class RecordPlan:
             self.drafters, self.grid.batch, self.grid.context, self.grid.gamma,
             self.grid.temperature, self.grid.draft_weights,
         ):  # fmt: skip
-            sampling = replace(
-                self.settings, temperature=temperature, draft=SELF, draft_kv="selected"
-            ).decode_config().sampling  # fmt: skip
+            sampling = _plain(self.settings, temperature).sampling
             config = drafter.config(
                 replace(self.base, sampling=sampling, draft_weights=cast(DraftWeights, weights)),
                 gamma,
@@ -103,6 +103,13 @@ class RecordPlan:
                 f"the draft models {other} and {config.draft} have one name; record them apart",
             )
         return found
+
+
+def _plain(settings: Settings, temperature: float) -> DecodeConfig:
+    """What all cells share; who drafts is each cell's own."""
+    return replace(
+        settings, temperature=temperature, draft=SELF, draft_kv="selected", tree=NO_TREE
+    ).decode_config()
 
 
 def record_session(plan: RecordPlan, display: Display) -> int:

@@ -10,6 +10,7 @@ from magicdec.profiles.calibrated import Calibration
 from magicdec.profiles.costs.shapes import ModelShape
 from magicdec.profiles.lookup_prediction import expected_of_lookup
 from magicdec.profiles.run_prediction import Work, assume, full_step, predict_run
+from magicdec.profiles.storage.drafter import NO_TREE
 from magicdec.profiles.storage.schema import CellKey, Predicted, StepTimes
 
 
@@ -27,7 +28,7 @@ class Predictor:
         self, key: CellKey, requests: Sequence[Request], new_tokens: int
     ) -> Predicted | None:
         """None without a calibration, and for rows that end with their prefill."""
-        if self.calibration is None or new_tokens < 2:
+        if self.calibration is None or new_tokens < 2 or key.tree != NO_TREE:
             return None
         model = self.shape(key.draft) if key.kind == "model" else None
         if key.kind == "model" and model is None:

@@ -19,7 +19,7 @@ from magicdec.engine.request import Request
 from magicdec.engine.selectors.base import SELECTORS, KVSelector
 from magicdec.engine.session import Session
 from magicdec.profiles.storage import drafter as storage
-from magicdec.profiles.storage.drafter import FULL, drafting, way
+from magicdec.profiles.storage.drafter import FULL, NO_TREE, drafting, way
 from magicdec.profiles.storage.header import Scalar
 from magicdec.profiles.survey.forced import BLOCK, chances, kept
 from magicdec.profiles.survey.lookup import Row, lookup_hits, lookup_walk
@@ -40,6 +40,8 @@ class Drafter:
     options: Mapping[str, object] = field(default_factory=dict)
     draft: str = SELF
     draft_kv: str | None = "selected"
+    tree: str = NO_TREE
+    tree_nodes: int | None = None
 
     @property
     def way(self) -> str:
@@ -52,14 +54,15 @@ class Drafter:
     def config(self, base: DecodeConfig, gamma: int) -> DecodeConfig:
         return drafting(
             base, gamma, draft=self.draft, draft_kv=self.draft_kv, selector=self.selector,
-            options=self.options, budget=self.budget,
+            options=self.options, budget=self.budget, tree=self.tree,
+            tree_nodes=self.tree_nodes,
         )  # fmt: skip
 
     def named(self, temperature: float, weights: str) -> storage.Drafter:
         """As profiles name it; weights: those that did draft."""
         return storage.Drafter(
             self.selector, self._scalars(), self.budget, temperature, weights, self.draft,
-            self.draft_kv,
+            self.draft_kv, self.tree, self.tree_nodes,
         )  # fmt: skip
 
     def _scalars(self) -> tuple[tuple[str, Scalar], ...]:
