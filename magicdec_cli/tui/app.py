@@ -23,11 +23,10 @@ from magicdec.cli.tui.screens.dialogs import ChoiceDialog, LineDialog, MessageDi
 from magicdec.cli.tui.screens.export import ExportDialog, export_to
 from magicdec.cli.tui.screens.help import keys_help, panel_help
 from magicdec.cli.tui.screens.main import MainScreen
-from magicdec.cli.tui.stepping import TuiKnob, around
+from magicdec.cli.tui.stepping import Change, TuiKnob, around
 from magicdec.engine.errors import ConfigError, MagicdecError
 from magicdec.profiles.sweep import sweep
 
-Change = Callable[[Settings], Settings]
 MOST_RUNS = 50  # of one sweep
 
 
@@ -187,10 +186,9 @@ class TuningApp(App[None]):
 
     def offer(self, knob: TuiKnob, put: Callable[[Change], None]) -> None:
         """A list of the knob's values."""
-        other = "or package.module:Class" if knob.name == "selector" else ""
         dialog = ChoiceDialog(
             knob.label, knob.choices, str(getattr(self.controller.settings, knob.name)),
-            other=other, about=knob.knob.help,
+            other=knob.other, about=knob.knob.help,
         )  # fmt: skip
 
         def chosen(text: str | None) -> None:
@@ -224,7 +222,7 @@ class TuningApp(App[None]):
             )
 
     def action_keys(self) -> None:
-        self.help_on(None, list(self.main.query(Framed)))
+        self.help_on(None, self.main.panels)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         yield SystemCommand("Run", "Run the settings of the knobs", self.action_run)

@@ -143,6 +143,17 @@ class Controller:
     def forecast(self, settings: Settings | None = None) -> Forecast | None:
         return self.forecaster.forecast(settings or self.settings, self._whole_context())
 
+    def no_forecast(self) -> str:
+        """Why there is no prediction of the settings."""
+        unpriced = self.forecaster.unpriced(self.settings)
+        if unpriced:
+            return unpriced
+        if self.forecaster.ready is None:
+            return "preview once the model is loaded"
+        if self.settings.context is None and self._whole_context() is None:
+            return "no preview: the documents' length is not known yet"
+        return "no preview: unknown machine"
+
     def needed_memory(self) -> float | None:
         return self.forecaster.memory(self.settings, self._whole_context())
 

@@ -68,9 +68,11 @@ class SessionLog:
 
 
 def recorded_run(run: RunState, tuning: Tuning) -> Profile | None:
-    """A run as a profile of one cell; None when it has drafted nothing."""
+    """A run as a profile of one cell; None for what profiles do not know, and without drafts."""
     speculative = run.speculative
     if speculative is None or not speculative.tally.num_draft_tokens:
+        return None
+    if not run.settings.drafts_itself:
         return None
     plain = tuning.plain_of(run)
     record = run_record(

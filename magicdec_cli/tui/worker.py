@@ -15,11 +15,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import closing
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from magicdec.cli import session_api
 from magicdec.cli.console import one_line
-from magicdec.cli.knobs import Settings
+from magicdec.cli.knobs import KNOBS, Settings
 from magicdec.cli.live_state import PLAIN, SPECULATIVE
 from magicdec.cli.run_session import run_info
 from magicdec.cli.tui.messages import (
@@ -148,9 +148,9 @@ class Worker:
 
 
 def plain_key(settings: Settings) -> str:
-    """Equal for settings that decode the same plain tokens."""
-    drafting = {"gamma": 0, "selector": "", "selector_option": {}, "budget": 1}
-    return repr(dataclasses.replace(settings, draft_weights="same", **drafting))  # type: ignore[arg-type]
+    """Equal for settings that decode the same plain tokens: those that differ in drafting alone."""
+    drafting: dict[str, Any] = {k.name: k.default for k in KNOBS if k.group == "Speculation"}
+    return repr(dataclasses.replace(settings, **drafting))
 
 
 def serve(commands: Iterable[bytes], send: Callable[[Report], None]) -> None:
