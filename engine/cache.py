@@ -99,12 +99,16 @@ class StoreAccess:
     place: Entries
     observer: Observer | None = None
 
-    def attend(self, layer: int, qk: Tensor, v: Tensor) -> Tensor:
+    def write(self, layer: int, qk: Tensor, v: Tensor) -> Tensor:
+        """Rotates q and k, stores k and v, and returns q [n, T, H, D]."""
         k_cache, v_cache = self.store.k[layer], self.store.v[layer]  # [rows, Hkv, capacity, D]
-        q = self.store.model.pointwise.store(qk, v, self.rope, k_cache, v_cache, self.place)
+        return self.store.model.pointwise.store(qk, v, self.rope, k_cache, v_cache, self.place)
+
+    def attend(self, layer: int, qk: Tensor, v: Tensor) -> Tensor:
+        q = self.write(layer, qk, v)
         if self.observer is not None:
             self.observer(layer, q)
-        return self.plans[layer].attend(q, k_cache, v_cache)
+        return self.plans[layer].attend(q, self.store.k[layer], self.store.v[layer])
 
 
 @dataclass(frozen=True, slots=True)

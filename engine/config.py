@@ -16,6 +16,8 @@ DraftWeights = Literal["auto", "same", "int8"]
 DraftKV = Literal["selected", "full"]
 
 SELF, LOOKUP, LAYERS = "self", "lookup", "layers:"
+#: Tokens at a text's end that lookup searches for: the longest match wins, one says little.
+LOOKUP_TOKENS = 2, 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ def make_drafter(
         model = model.first(config.draft_layers)
     view = make_view(
         cache, selector, budget=config.budget, context=context, growth=config.max_new_tokens,
-        gamma=config.gamma, model=model,
+        gamma=config.gamma, model=model, clock=clock,
     )  # fmt: skip
     return SelfDrafter(model, view, weights)
 

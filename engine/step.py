@@ -54,7 +54,9 @@ def speculative_step(
     # 2. Verify: one pass over the whole cache judges all of them.
     with clock.phase("verify"):
         fed = torch.cat((pending, proposal.tokens), dim=1)  # [n, G + 1]
-        logits = target.forward(fed, cache.following(slots, fed.shape[1]))  # [n, G + 1, V]
+        watching = None if drafter is None else drafter.observer
+        access = cache.following(slots, fed.shape[1], observer=watching)
+        logits = target.forward(fed, access)  # [n, G + 1, V]
         verdict = rule.accept(proposal, logits)
         # The step's only wait for the device: text and limits are decided on the host.
         results = torch.cat(

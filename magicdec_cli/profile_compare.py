@@ -76,7 +76,7 @@ def _print_table(found: Comparison) -> None:
     table.add_column("verdict")
     for pair in found.pairs:
         key = pair.key
-        names = (str(key.batch), f"{key.context:,}", f"{key.selector} {key.budget}", str(key.gamma))
+        names = (str(key.batch), f"{key.context:,}", key.way, str(key.gamma))
         for index, change in enumerate(pair.changes):
             shown = names if index == 0 else ("",) * 4
             table.add_row(*shown, *_cells(change, look))

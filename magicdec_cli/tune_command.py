@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from magicdec.cli.console import TERMINAL
+from magicdec.cli.drafter_grid import drafters
 from magicdec.cli.grids import GRAMMAR, Grids, read_grids
 from magicdec.cli.interrupts import INTERRUPTED, before_exit
-from magicdec.cli.survey_command import drafters
 from magicdec.engine.errors import ConfigError, MagicdecError, require
 
 if TYPE_CHECKING:

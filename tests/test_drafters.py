@@ -12,12 +12,12 @@ from scipy.stats import chisquare
 from magicdec.engine.acceptance import Greedy, Proposal, Rejection
 from magicdec.engine.cache import KVCache
 from magicdec.engine.clock import Clock
-from magicdec.engine.config import DecodeConfig, SamplingConfig
+from magicdec.engine.config import LOOKUP_TOKENS, DecodeConfig, SamplingConfig
 from magicdec.engine.draft_memory import draft_need
 from magicdec.engine.draft_room import DraftRoom
 from magicdec.engine.drafting import make_drafter
 from magicdec.engine.errors import ConfigError
-from magicdec.engine.lookup import LONGEST, SHORTEST, continuation
+from magicdec.engine.lookup import continuation
 from magicdec.engine.prefill import prefill
 from magicdec.engine.request import Request
 from magicdec.engine.row import Row
@@ -258,7 +258,7 @@ def test_an_int8_early_exit_quantises_its_own_layers_only(tiny):
 
 
 def naive_continuation(text: list[int], count: int) -> list[int]:
-    for size in range(LONGEST, SHORTEST - 1, -1):
+    for size in range(LOOKUP_TOKENS[1], LOOKUP_TOKENS[0] - 1, -1):
         for start in range(len(text) - size - 1, -1, -1):
             if text[start : start + size] == text[-size:]:
                 said = list(text)

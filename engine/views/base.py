@@ -5,11 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from magicdec.engine.cache import KVCache
+from magicdec.engine.cache import KVCache, Observer
 from magicdec.engine.model.decoder import KVAccess
 
 
 class DraftView(ABC):
+    #: Drafted tokens are written to the full cache, beyond the valid ones.
+    shares_cache: bool = False
+    #: Wants to see the queries of the verify pass, layer by layer.
+    observer: Observer | None = None
     #: How many of a prompt's last queries it wants to see.
     observed: int = 0
 
@@ -32,6 +36,8 @@ class DraftView(ABC):
 
 class WholeView(DraftView):
     """No copy: drafts are written beyond the valid length, where the next pass overwrites them."""
+
+    shares_cache = True
 
     def __init__(self, cache: KVCache) -> None:
         self._cache = cache

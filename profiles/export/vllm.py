@@ -1,4 +1,4 @@
-"""vLLM 0.32's `--speculative-config`: a draft model with γ by batch size."""
+"""vLLM 0.32's `--speculative-config`: a draft model with γ by batch size, or prompt lookup."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, TypeGuard
 
+from magicdec.engine.config import LOOKUP_TOKENS
 from magicdec.profiles.export.plan import Plan
 from magicdec.profiles.export.settings import EngineOptions, Export, wrong
 from magicdec.profiles.storage.fields import shown
@@ -13,12 +14,16 @@ from magicdec.profiles.storage.reading import parse_json
 
 NAME = "vLLM"
 SCHEDULE = "num_speculative_tokens_per_batch_size"
-KNOWN = {"method", "model", "num_speculative_tokens", SCHEDULE, "rejection_sample_method",
-         "synthetic_acceptance_rates"}  # fmt: skip
+NGRAM, LOOKUPS = "ngram", ("prompt_lookup_min", "prompt_lookup_max")
+SHARED = {"method", "num_speculative_tokens", "rejection_sample_method",
+          "synthetic_acceptance_rates"}  # fmt: skip
+KNOWN = SHARED | {"model", SCHEDULE}
 
 
 def render(plan: Plan, options: EngineOptions) -> Export:
     plan.speculates()
+    if plan.drafter.kind == "lookup":
+        return _ngram(plan, options)
     parts = plan.schedule()
     most = max(part.gamma for part in parts)
     config: dict[str, Any] = {
@@ -39,6 +44,23 @@ def render(plan: Plan, options: EngineOptions) -> Export:
     return Export(json.dumps(config) + "\n", tuple(notes))
 
 
+def _ngram(plan: Plan, options: EngineOptions) -> Export:
+    """Prompt lookup, there as here: by the longest of so many tokens that occurred before."""
+    gamma = plan.best() or max(part.gamma for part in plan.schedule())
+    config: dict[str, Any] = {
+        "method": NGRAM, "num_speculative_tokens": gamma,
+        "prompt_lookup_min": LOOKUP_TOKENS[0], "prompt_lookup_max": LOOKUP_TOKENS[1],
+    }  # fmt: skip
+    notes = ["for vLLM 0.32: vllm serve MODEL --speculative-config \"$(cat FILE)\""]  # fmt: skip
+    found = sorted({part.gamma for part in plan.schedule()})
+    if len(found) > 1:
+        notes.append(f"one γ for every batch: by batch the best γ are {found}")
+    if options.replay:
+        config |= replayed(plan, gamma)
+        notes.append(REPLAY)
+    return Export(json.dumps(config) + "\n", tuple(notes))
+
+
 REPLAY = "replays the measured acceptance: for timing only, the generated text is worthless"
 
 
@@ -49,11 +71,20 @@ def replayed(plan: Plan, gamma: int) -> dict[str, Any]:
 
 def check(text: str) -> None:
     """Raises ConfigError for what vLLM refuses."""
+    if NGRAM in text:
+        _check_ngram(read(text, SHARED | {*LOOKUPS}, NGRAM))
+        return
     config = read(text, KNOWN, "draft_model")
     if not isinstance(config.get("model"), str) or not config["model"]:
         raise wrong(NAME, "model must name a draft model")
     if SCHEDULE in config:
         check_ranges(config[SCHEDULE], config["num_speculative_tokens"])
+
+
+def _check_ngram(config: dict[str, Any]) -> None:
+    least, most = (config.get(name) for name in LOOKUPS)
+    if not is_count(least) or not is_count(most) or not 1 <= least <= most:
+        raise wrong(NAME, f"{' and '.join(LOOKUPS)} must be integers from 1, in that order")
 
 
 def read(text: str, known: set[str], method: str) -> dict[str, Any]:

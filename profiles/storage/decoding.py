@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Literal
 
-from magicdec.engine.config import MAX_GAMMA
+from magicdec.engine.config import LOOKUP, MAX_GAMMA, SELF
 from magicdec.engine.events import PHASES, PhaseTimes
+from magicdec.profiles.storage.drafter import FULL
 from magicdec.profiles.storage.fields import COUNT, Fields, last_part, model_name
 from magicdec.profiles.storage.header import Grid, Header, Source
 from magicdec.profiles.storage.schema import (
@@ -60,6 +61,8 @@ def _grid(fields: Fields) -> Grid:
         gamma=fields.integers("gamma"),
         temperature=fields.numbers("temperature"),
         draft_weights=fields.texts("draft_weights"),
+        draft=fields.maybe("draft", fields.texts) or (),
+        draft_kv=fields.maybe("draft_kv", fields.texts) or (),
     )
 
 
@@ -96,15 +99,22 @@ def cell_from_json(value: object, where: str) -> Cell:
 
 
 def key_from_json(fields: Fields) -> CellKey:
+    """Without `draft` the model drafts for itself, without `draft_kv` over a selection."""
+    draft = fields.maybe("draft", fields.text) or SELF
+    kept = fields.maybe("draft_kv", lambda name: fields.choice(name, "selected", FULL))
+    selector = None if draft == LOOKUP or kept == FULL else fields.text("selector")
+    budgeted = selector not in (None, FULL)
     return CellKey(
         batch=fields.integer("batch", 1, 100_000),
         context=fields.integer("context", 1, 100_000_000),
-        selector=fields.text("selector"),
+        selector=selector,
         selector_options=tuple(sorted(fields.scalars("selector_options").items())),
-        budget=fields.integer("budget", 1, 100_000_000),
+        budget=fields.integer("budget", 1, 100_000_000) if budgeted else None,
         gamma=fields.integer("gamma", 1, MAX_GAMMA),
         temperature=fields.number("temperature", 0, 100),
         draft_weights=fields.text("draft_weights"),
+        draft=draft,
+        draft_kv=kept or "selected",
     )
 
 

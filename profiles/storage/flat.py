@@ -14,6 +14,8 @@ def flat(cell: Cell) -> dict[str, Scalar]:
     return {
         "batch": key.batch,
         "context": key.context,
+        "draft": key.draft,
+        "draft_kv": key.draft_kv,
         "selector": key.selector,
         "selector_options": options or None,
         "budget": key.budget,

@@ -12,7 +12,7 @@ from magicdec.engine.errors import ConfigError
 from magicdec.profiles.storage.encoding import cell_to_json, header_to_json
 from magicdec.profiles.storage.header import Header, Source
 from magicdec.profiles.storage.reading import read_profile
-from magicdec.profiles.storage.schema import Cell, CellKey
+from magicdec.profiles.storage.schema import OLDER, SCHEMA, Cell, CellKey
 
 _WORDS = {"kv_dtype": "KV dtype", "documents": "text", "max_new_tokens": "number of new tokens"}
 
@@ -83,8 +83,20 @@ class ProfileWriter:
                     f"{_shown(now)}); give another file"
                 )
         self._cut_torn_line()
+        self._renew_schema()
         for cell in profile.cells:
             (self.finished if cell.status == "ok" else self.failed).add(cell.key)
+
+    def _renew_schema(self) -> None:
+        """Lines of this version follow: a header of an older one is made to say so. Only the
+        version's digit changes, so that nothing moves."""
+        with self.path.open("r+b") as file:
+            begin = file.readline()
+            for older in OLDER:
+                place = begin.find(f'"{older}"'.encode())
+                if place >= 0:
+                    file.seek(place + 1)
+                    file.write(SCHEMA.encode())
 
     def _cut_torn_line(self) -> None:
         """Removes what follows the last line that is whole, and gives that one its line end."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from magicdec.engine.config import DecodeConfig, DraftWeights
+from magicdec.engine.config import SELF, DecodeConfig, DraftWeights
 from magicdec.engine.draft_view import make_view, view_capacity
 from magicdec.engine.drafter import draft_weights
 from magicdec.engine.events import Event
@@ -17,6 +17,9 @@ from magicdec.engine.report import Recorder, RunReport
 from magicdec.engine.request import Request
 from magicdec.engine.selectors.base import SELECTORS, KVSelector
 from magicdec.engine.session import Session
+from magicdec.profiles.storage import drafter as storage
+from magicdec.profiles.storage.drafter import FULL, drafting, way
+from magicdec.profiles.storage.header import Scalar
 from magicdec.profiles.survey.forced import BLOCK, chances, kept
 from magicdec.profiles.survey.replay import Kept, Walk, walk
 from magicdec.profiles.survey.trace import TracedRow, traced_rows
@@ -27,20 +30,40 @@ TRACE_GAMMA = 4
 
 @dataclass(frozen=True, slots=True)
 class Drafter:
-    """A way to draft; γ is left open. options: those of the selector."""
+    """A way to draft; γ is left open. options: those of the selector. None: of no use to it."""
 
-    selector: str
-    budget: int
+    selector: str | None
+    budget: int | None
     options: Mapping[str, object] = field(default_factory=dict)
+    draft: str = SELF
+    draft_kv: str | None = "selected"
+
+    @property
+    def way(self) -> str:
+        return way(self.draft, self.draft_kv, self.selector, self.budget)
 
     def create(self) -> KVSelector:
-        return SELECTORS.create(self.selector, self.options)
+        """What chooses the KV entries that it reads; lookup reads none."""
+        return SELECTORS.create(self.selector or FULL, self.options)
 
     def config(self, base: DecodeConfig, gamma: int) -> DecodeConfig:
-        return replace(
-            base, selector=self.selector, selector_options=self.options, budget=self.budget,
-            gamma=gamma,
+        return drafting(
+            base, gamma, draft=self.draft, draft_kv=self.draft_kv, selector=self.selector,
+            options=self.options, budget=self.budget,
         )  # fmt: skip
+
+    def named(self, temperature: float, weights: str) -> storage.Drafter:
+        """As profiles name it; weights: those that did draft."""
+        return storage.Drafter(
+            self.selector, self._scalars(), self.budget, temperature, weights, self.draft,
+            self.draft_kv,
+        )  # fmt: skip
+
+    def _scalars(self) -> tuple[tuple[str, Scalar], ...]:
+        """The options that were given, as the selector understood them."""
+        selector = self.create()
+        pairs = [(name, getattr(selector, name)) for name in sorted(self.options)]
+        return tuple((name, v if isinstance(v, Scalar) else str(v)) for name, v in pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +101,9 @@ class Survey:
         self._drafters, self._block = drafters, block
         for drafter in drafters:
             draft_weights(drafter.config(config, 1), session.device, session.dtype)
-            view_capacity(drafter.create(), budget=drafter.budget, context=1, growth=1, gamma=block)
+            view_capacity(
+                drafter.create(), budget=drafter.budget or 1, context=1, growth=1, gamma=block
+            )
         self._rows: list[TracedRow] = []
         self.target_seconds = 0.0  # in passes of the target after the run
         self.report: RunReport | None = None  # of the traced run
@@ -86,7 +111,7 @@ class Survey:
     @property
     def tracer(self) -> Drafter:
         """The drafter that is really run: speculation gives the text sooner where it pays."""
-        return max(self._drafters, key=lambda drafter: drafter.budget)
+        return max(self._drafters, key=lambda drafter: drafter.budget or 0)
 
     def trace(self, listen: Listener) -> RunReport:
         """The one real run. Raises what `Session.run` raises."""
@@ -128,7 +153,7 @@ class Survey:
     def _draft(self, drafter: Drafter) -> tuple[DraftWeights, list[Kept]]:
         session, config = self._session, drafter.config(self._config, 1)
         view = make_view(
-            session.cache, drafter.create(), budget=drafter.budget,
+            session.cache, drafter.create(), budget=drafter.budget or 1,
             context=max(row.prompt for row in self._rows), growth=config.max_new_tokens,
             gamma=self._block,
         )  # fmt: skip

@@ -12,7 +12,7 @@ from magicdec.engine.request import Request
 from magicdec.engine.session import Session
 from magicdec.profiles.calibrated import Calibration
 from magicdec.profiles.survey.surveying import Survey, Surveyed
-from magicdec.profiles.tuning.acceptance import evidence, named
+from magicdec.profiles.tuning.acceptance import evidence
 from magicdec.profiles.tuning.candidate import PLAIN, Candidate, Place
 from magicdec.profiles.tuning.machine import CalibratedPrices
 from magicdec.profiles.tuning.pricing import Memory, plain_option, price
@@ -69,7 +69,7 @@ class Tuner:
         found = survey.results()
         for done, drafter in enumerate(asked.drafters):
             self.watch(
-                f"context {answer.context:,}: what {drafter.selector} {drafter.budget} drafts",
+                f"context {answer.context:,}: what {drafter.way} drafts",
                 done / len(asked.drafters),
             )
             self._price(answer, next(found), prices)
@@ -87,7 +87,7 @@ class Tuner:
 
     def _price(self, answer: Answer, found: Surveyed, prices: CalibratedPrices) -> None:
         asked = self.question
-        drafter = named(found, asked.config.sampling.temperature)
+        drafter = found.drafter.named(asked.config.sampling.temperature, found.weights)
         if prices.unknown(drafter):
             self._note(f"what {drafter.selector} selects with was not calibrated: priced at 0")
         by_gamma = {gamma: evidence(found, gamma) for gamma in asked.gammas}

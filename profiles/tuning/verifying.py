@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from magicdec.engine.config import DecodeConfig, DraftWeights
+from magicdec.engine.config import DecodeConfig
 from magicdec.engine.events import StepFinished
 from magicdec.engine.report import Recorder, RunReport
 from magicdec.engine.request import Request
@@ -32,13 +32,7 @@ class Watch(Protocol):
 def config_of(candidate: Candidate, base: DecodeConfig) -> DecodeConfig:
     """The run of a candidate; all else as in `base`."""
     drafter = candidate.drafter
-    if drafter is None:
-        return replace(base, gamma=0)
-    weights: DraftWeights = "int8" if drafter.draft_weights == "int8" else "same"
-    return replace(
-        base, selector=drafter.selector, selector_options=dict(drafter.selector_options),
-        budget=drafter.budget, gamma=candidate.gamma, draft_weights=weights,
-    )  # fmt: skip
+    return replace(base, gamma=0) if drafter is None else drafter.config(base, candidate.gamma)
 
 
 @dataclass(frozen=True, slots=True)
