@@ -138,7 +138,12 @@ class _Run:
             tokens, texts = row.take(outcome.tokens)
             gamma, accepted = outcome.drafted, outcome.accepted
             chars = len("".join(texts[:accepted]))
-            shares.append(RowStep(row.request.row, tokens, "".join(texts), gamma, accepted, chars))
+            shares.append(
+                RowStep(
+                    row.request.row, tokens, "".join(texts), gamma, accepted, chars,
+                    outcome.rejected,
+                )
+            )  # fmt: skip
         return tuple(shares)
 
     def _count_reads(self, rows: list[Row], gamma: int) -> None:

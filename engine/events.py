@@ -70,7 +70,8 @@ class RowStep:
 
     `tokens` were emitted by the step, cut where the row ended; `accepted` of `drafted` draft
     tokens passed verification (counted before that cut). `accepted_chars` of `text` came from
-    accepted tokens, the rest from the target's own; None when the engine does not tell.
+    accepted tokens, the rest from the target's own; None when the engine does not tell. `rejected`
+    are the draft's other tokens; they belong between these two.
     """
 
     row: int
@@ -79,6 +80,7 @@ class RowStep:
     drafted: int
     accepted: int
     accepted_chars: int | None = None
+    rejected: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

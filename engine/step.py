@@ -18,11 +18,13 @@ from magicdec.kernels.transfer import to_device
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a step gives one row: `accepted` of `drafted` tokens and one of the target's own."""
+    """What a step gives one row: `accepted` of `drafted` tokens and one of the target's own.
+    `rejected`: the draft's other tokens."""
 
     tokens: list[int]
     accepted: int
     drafted: int
+    rejected: tuple[int, ...] = ()
 
 
 def speculative_step(
@@ -70,6 +72,6 @@ def speculative_step(
         if drafter is not None:
             drafter.commit(slots, counts)
     return [
-        Outcome([*drafts[:n], following], n, own)
+        Outcome([*drafts[:n], following], n, own, tuple(drafts[n:own]))
         for (n, following, *drafts), own in zip(results, proposal.drafted(drafted), strict=True)
     ]

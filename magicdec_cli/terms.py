@@ -15,6 +15,8 @@ RUN_TERMS: dict[str, str] = {
     "words before; the model's first N layers and its head. Else the name of another model",
     "drafted": "draft tokens that were proposed and verified",
     "accepted": "draft tokens that passed verification",
+    "rejected": "draft tokens that the target did not take: the first that it would not have said, "
+    "and all behind it",
     "recovered": "the token the target draws where it rejected a draft token",
     "bonus": "the token the target adds when it accepted the whole draft",
     "num_spec_steps": "steps that verified a draft, counted per row",

@@ -111,7 +111,7 @@ def tune(
     for option, value in (("--max-tpot", max_tpot), ("--max-memory", max_memory)):
         require(value is None or 0 < value < 1e9, f"{option} must be above 0, got {value}")
     _check_output(output)
-    asked = _question(grids, flags, objective, max_tpot, max_memory, verify, repeats)
+    asked = question(grids, flags, objective, max_tpot, max_memory, verify, repeats)
 
     from magicdec.cli.progress import choose_display
     from magicdec.cli.tune_deliver import deliver, write_profile
@@ -143,7 +143,7 @@ def tune(
     return None
 
 
-def _question(
+def question(
     grids: Grids, flags: dict[str, Any], goal: Goal, max_tpot: float | None,
     max_memory: float | None, verify: int, repeats: int,
 ) -> Question:  # fmt: skip

@@ -91,7 +91,8 @@ def _between(budgets: Mapping[int, tuple[tuple[float, ...], int]], budget: int) 
 
 
 def _source(run: int) -> str:
-    return f"run {run}" if run != CALIBRATION else "calibration"
+    """A run's number is positive, a tuning's negative."""
+    return f"run {run}" if run > 0 else "calibration" if run == CALIBRATION else "the tuning"
 
 
 def _at(rates: Sequence[float], position: int) -> float:

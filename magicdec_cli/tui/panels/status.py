@@ -61,7 +61,9 @@ class StatusLines(Widget):
 
     def _second(self, view: View) -> tuple[Text, Text]:
         look, run = self._look, view.shown
-        if view.loading is not None and (view.phase == "loading" or run is None or not run.info):
+        if view.loading is not None and (
+            view.phase in ("loading", "tuning") or run is None or not run.info
+        ):
             return _loading(view, look), Text("")
         if run is None or run.info is None:
             hint = {
@@ -83,8 +85,9 @@ def state_mark(view: View, look: Symbols) -> Text:
     text = Text(no_wrap=True)
     if view.paused:
         text.append(f"{pause} view paused  ", "bold yellow")
-    if view.phase == "loading":
-        return text.append("loading ", "bold")
+    if view.phase in ("loading", "tuning"):
+        doing: str = "stopping" if view.stopping else view.phase
+        return text.append(f"{doing} ", "bold")
     ended = {"failed": f"{fail} not loaded ", "gone": f"{fail} engine ended, r restarts "}
     if view.phase in ended or run is None:
         return text.append(ended.get(view.phase, "ready "), "bold")

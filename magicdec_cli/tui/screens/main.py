@@ -46,6 +46,7 @@ class MainScreen(Staged):
         Binding("shift+tab", "next_knob(-1)", "previous knob", show=False),
         Binding("c", "pin", "pin"),
         Binding("o", "app.explore", "explore"),
+        Binding("t", "app.tune", "tune"),
         Binding("e", "app.export", "export"),
         Binding("m", "maximise", "maximise", show=False),
         Binding("question_mark", "help", "help", key_display="?"),
@@ -113,7 +114,7 @@ class MainScreen(Staged):
             self.refresh_view()
 
     def _tick(self) -> None:
-        if self._dirty or self.tuner.controller.tuning.current is not None:
+        if self._dirty or self.tuner.controller.busy:
             self.refresh_view()
 
     def refresh_view(self) -> None:
