@@ -32,7 +32,8 @@ class KnobsPanel(Framed):
 
     key, title = "4", "next run"
     terms = (
-        "B", "context", "budget", "γ", "selector", "T", "predicted", "Ω", "memory needed",
+        "B", "context", "budget", "γ", "self, lookup, layers:N", "selector", "T", "draft weights",
+        "new tokens", "predicted", "break-even length", "step, predicted", "Ω", "memory needed",
         "rough", "assumed",
     )  # fmt: skip
     about = (

@@ -34,7 +34,7 @@ class RunsPanel(Framed):
 
     key, title = "5", "runs"
     terms = (
-        "B", "context", "budget", "γ", "acceptance rate", "mean length", "tokens/s",
+        "B", "context", "drafter", "budget", "γ", "T", "acceptance rate", "mean length", "tokens/s",
         "speedup, decode", "predicted", "lossless", "pinned", "vs pinned",
     )  # fmt: skip
     about = (
