@@ -82,15 +82,18 @@ class Candidates:
             return everything
         recent = min(recent, budget)
         sinks = min(sinks, budget - recent)
-        self.hide(scores)
         if sinks or recent:
             scores.masked_fill_(
                 self.once(("pin", sinks, recent), lambda: self._pinned(sinks, recent)), torch.inf
             )
-        chosen = scores.topk(width, dim=-1, sorted=False).indices
-        if min(self.lengths) >= width:
-            return chosen
-        return torch.where(self.ends <= width, everything, chosen)
+        if min(self.lengths) == self.longest:
+            return scores.topk(width, dim=-1, sorted=False).indices
+        # Without padding: which of equal scores are taken must not depend on batch mates.
+        return torch.stack([
+            everything[i] if length <= width
+            else scores[i, :, :length].topk(width, dim=-1, sorted=False).indices
+            for i, length in enumerate(self.lengths)
+        ])  # fmt: skip
 
     def _pinned(self, sinks: int, recent: int) -> Tensor:
         last = (self.positions >= self.ends - recent) & (self.positions < self.ends)

@@ -24,7 +24,7 @@ def view_capacity(
         return 0
     if isinstance(selector, DynamicSelector):
         added = min(growth, selector.refresh * (gamma + 1))  # until the next choice
-        return selector.width(context + growth, min(budget, context + growth)) + added + gamma
+        return min(selector.most(budget), context + growth) + added + gamma
     if selector.ring(budget) is None:
         return min(budget, context) + growth + gamma
     return min(budget, context + growth) + gamma

@@ -70,8 +70,9 @@ class RowStep:
 
     `tokens` were emitted by the step, cut where the row ended; `accepted` of `drafted` draft
     tokens passed verification (counted before that cut). `accepted_chars` of `text` came from
-    accepted tokens, the rest from the target's own; None when the engine does not tell. `rejected`
-    are the draft's other tokens; they belong between these two.
+    accepted tokens, the rest from the target's own; None when the engine does not tell.
+    `deepest`, where a tree was drafted: how many tokens of it could have been accepted. `rejected`:
+    the other tokens of a draft that is no tree.
     """
 
     row: int
@@ -80,7 +81,13 @@ class RowStep:
     drafted: int
     accepted: int
     accepted_chars: int | None = None
+    deepest: int | None = None
     rejected: tuple[int, ...] = ()
+
+    @property
+    def depth(self) -> int:
+        """The most draft tokens that the step could have accepted."""
+        return self.drafted if self.deepest is None else self.deepest
 
 
 @dataclass(frozen=True, slots=True)

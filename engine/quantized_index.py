@@ -103,7 +103,7 @@ def centroids(sample: Tensor, count: int, iterations: int) -> Tensor:
 def _kmeans(group: NDArray[np.float32], count: int, iterations: int) -> NDArray[np.float32]:
     from scipy.cluster.vq import kmeans2
 
-    start = group[np.linspace(0, len(group) - 1, count).round().astype(int)]
+    start: NDArray[np.float32] = group[np.linspace(0, len(group) - 1, count).round().astype(int)]
     if len(group) <= count:
         return start
     with warnings.catch_warnings():

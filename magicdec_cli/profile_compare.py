@@ -44,8 +44,12 @@ def run_compare(
     else:
         _print_rows(found, format)
     _note_missing(found)
-    for line in regressions:
+    for line in regressions[:MOST_LISTED]:
         TERMINAL.note(f"regression: {line}")
+    if len(regressions) > MOST_LISTED:
+        TERMINAL.note(
+            f"and {len(regressions) - MOST_LISTED:,} more regressions; --format json has all"
+        )
     if limit is not None and not regressions:
         TERMINAL.note(f"no significant regression beyond {limit:.3g} of A")
     return 1 if regressions else None

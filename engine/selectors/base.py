@@ -124,6 +124,10 @@ class DynamicSelector(KVSelector):
         """How many entries of a row of `length` it chooses; all when they are within the budget."""
         return min(length, budget)
 
+    def most(self, budget: int) -> int:
+        """The most entries that it ever chooses of a row that is beyond the budget."""
+        return budget
+
     def select(self, keys: Tensor, queries: Tensor, budget: int) -> Tensor:
         """What the last of the queries chooses; W is `width`."""
         from magicdec.engine.candidates import Candidates

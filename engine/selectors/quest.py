@@ -40,6 +40,9 @@ class Quest(DynamicSelector):
         whole, last = self.kept(length, budget)
         return whole * self.page + last
 
+    def most(self, budget: int) -> int:
+        return max(budget, self.pages * self.page)
+
     def index(self, shape: KeyShape) -> KeyIndex:
         from magicdec.engine.page_index import PageIndex
 

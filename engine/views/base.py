@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from magicdec.engine.cache import KVCache, Observer
 from magicdec.engine.model.decoder import KVAccess
+from magicdec.engine.trees.tree import Nodes
 
 
 class DraftView(ABC):
@@ -22,8 +23,13 @@ class DraftView(ABC):
         """A row was prefilled into `slot` of the full cache."""
 
     @abstractmethod
-    def access(self, slots: Sequence[int], ahead: int, new: int = 1) -> KVAccess:
-        """For `new` tokens per row, the first of them `ahead` tokens after the row's valid ones."""
+    def access(
+        self, slots: Sequence[int], ahead: int, new: int = 1, nodes: Nodes | None = None
+    ) -> KVAccess:
+        """For `new` tokens per row, the first of them `ahead` tokens after the row's valid ones.
+
+        nodes: how they branch; `ahead` of the tree's tokens are in the view already.
+        """
 
     @abstractmethod
     def commit(self, slots: Sequence[int], counts: Sequence[int]) -> None:
@@ -45,8 +51,10 @@ class WholeView(DraftView):
     def admit(self, slot: int) -> None:
         pass
 
-    def access(self, slots: Sequence[int], ahead: int, new: int = 1) -> KVAccess:
-        return self._cache.following(slots, new, ahead=ahead)
+    def access(
+        self, slots: Sequence[int], ahead: int, new: int = 1, nodes: Nodes | None = None
+    ) -> KVAccess:
+        return self._cache.following(slots, new, ahead=ahead, nodes=nodes)
 
     def commit(self, slots: Sequence[int], counts: Sequence[int]) -> None:
         pass

@@ -16,10 +16,16 @@ from magicdec.engine.candidates import Candidates, split
 from magicdec.engine.clock import Clock
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.selectors.base import DynamicSelector
+from magicdec.engine.trees.tree import Nodes
 from magicdec.engine.views.base import DraftView
 from magicdec.engine.views.choosing import Chooser
 from magicdec.engine.views.gathering import gather, starts
 from magicdec.kernels.attention import AttentionShape
+
+
+def block_size(selector: DynamicSelector, length: int, budget: int, gamma: int) -> int:
+    """The most entries per row of the block that one layer after the other attends to."""
+    return min(selector.most(budget), length) + gamma
 
 
 class DynamicView(DraftView):
@@ -36,7 +42,10 @@ class DynamicView(DraftView):
         with self.clock.phase("select"):
             self.chooser.admit(slot)
 
-    def access(self, slots: Sequence[int], ahead: int, new: int = 1) -> DynamicAccess:
+    def access(
+        self, slots: Sequence[int], ahead: int, new: int = 1, nodes: Nodes | None = None
+    ) -> DynamicAccess:
+        assert nodes is None, "trees draft over static selections only, see `make_drafter`"
         return DynamicAccess(self, slots, ahead, new)
 
     def commit(self, slots: Sequence[int], counts: Sequence[int]) -> None:

@@ -1,4 +1,7 @@
-"""Drafting over a sparse cache in vLLM: the Vegas fork, and vllm RFC 47351. In no release."""
+"""Drafting over a sparse cache in vLLM: the Vegas fork, and vllm RFC 47351.
+
+Names as in these two; vLLM 0.33.0 has none of them, and refuses the method.
+"""
 
 from __future__ import annotations
 

@@ -35,8 +35,9 @@ class Predictor:
         step = full_step(self.calibration, work)
         times = StepTimes(
             plain=float(step.plain.total),
-            draft=float(step.draft.total + step.select),
+            draft=float(step.draft.total),
             verify=float(step.verify.total),
+            select=float(key.gamma * step.select),
         )
         run = predict_run(self.calibration, work, assume(self.calibration, work))
         return Predicted(run.speedup, times)

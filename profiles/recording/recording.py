@@ -10,7 +10,8 @@ from magicdec.engine.config import DecodeConfig
 from magicdec.engine.errors import MagicdecError
 from magicdec.engine.request import Request
 from magicdec.engine.session import Session
-from magicdec.profiles.recording.measuring import Bench, Listener, Predict
+from magicdec.profiles.passes import Listener, Passes
+from magicdec.profiles.recording.measuring import Bench, Predict
 from magicdec.profiles.recording.plan import Group, groups
 from magicdec.profiles.storage.from_reports import failed_cell
 from magicdec.profiles.storage.schema import Cell, CellKey
@@ -72,7 +73,8 @@ class Recording:
         def measure(key: CellKey, config: DecodeConfig) -> Cell:
             if not made:
                 rows = self.make_rows(group.batch, group.context)
-                made.append(Bench(self.session, rows, group.batch, self.listen, self.predict))
+                passes = Passes(self.session, rows, group.batch)
+                made.append(Bench(passes, self.listen, self.predict))
             return made[0].measure(key, config, self.repeats)
 
         return measure

@@ -16,6 +16,7 @@ from magicdec.profiles.storage.schema import (
     Cell,
     CellKey,
     Predicted,
+    Prefill,
     Repeat,
     Sample,
     StepTimes,
@@ -89,6 +90,7 @@ def cell_from_json(value: object, where: str) -> Cell:
         step=_step(fields),
         peak_memory_bytes=fields.maybe("peak_memory_bytes", fields.integer),
         predicted=None if predicted is None else _predicted(predicted),
+        prefill=fields.maybe("prefill", lambda name: _prefill(fields.inner(name))),
         lossless=_verdict(fields.inner("lossless")),
     )
     _check_counts(cell, fields)
@@ -147,6 +149,11 @@ def _step(fields: Fields) -> StepTimes:
 
 def _predicted(fields: Fields) -> Predicted:
     return Predicted(fields.maybe("speedup", fields.number), _step(fields))
+
+
+def _prefill(fields: Fields) -> Prefill:
+    tokens = fields.integer("prompt_tokens")
+    return Prefill(fields.seconds("seconds"), tokens, fields.integer("reused_tokens", 0, tokens))
 
 
 def _verdict(fields: Fields) -> Verdict:

@@ -60,6 +60,7 @@ def cell_to_json(cell: Cell) -> dict[str, Any]:
         "step_s": asdict(cell.step),
         "peak_memory_bytes": cell.peak_memory_bytes,
         "predicted": _predicted(cell.predicted),
+        "prefill": None if cell.prefill is None else asdict(cell.prefill),
         "speedup": {"decode": cell.speedup, "end_to_end": cell.speedup_end_to_end},
         "lossless": _verdict(cell.lossless),
     }

@@ -105,6 +105,17 @@ class StepTimes:
 
 
 @dataclass(frozen=True, slots=True)
+class Prefill:
+    """Of a cell's rows, before anything was timed. Of `prompt_tokens` so many were there already:
+    shared by rows, or kept from another cell or run. With none reused the seconds are a prefill's,
+    with all reused those of a copy."""
+
+    seconds: float
+    prompt_tokens: int
+    reused_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class Predicted:
     """What the cost model said before the cell was measured."""
 
@@ -135,6 +146,7 @@ class Cell:
     step: StepTimes = field(default_factory=StepTimes)
     peak_memory_bytes: int | None = None
     predicted: Predicted | None = None
+    prefill: Prefill | None = None
     lossless: Verdict = field(default_factory=lambda: Verdict(False))
 
     @property

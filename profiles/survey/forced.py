@@ -19,7 +19,7 @@ from magicdec.engine.cache import KVCache
 from magicdec.engine.config import SamplingConfig
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.sampling import distribution
-from magicdec.engine.views.base import DraftView, WholeView
+from magicdec.engine.views.base import DraftView
 from magicdec.kernels.transfer import to_device
 from magicdec.profiles.survey.replay import Kept
 from magicdec.profiles.survey.trace import TracedRow
@@ -52,12 +52,17 @@ def chances(
         # Rows that end within the block are filled up; what follows a token does not change it.
         spans = [_span(rows[i].tokens, start, width + 1) for i in active]
         tokens = to_device(spans, model.device)  # [n, width + 1]
-        with _kept(cache, slots, width, isinstance(view, WholeView)):
+        shared = view is not None and view.shares_cache
+        with _kept(cache, slots, width, shared):
             access = cache.following(slots, width) if view is None else view.access(slots, 0, width)
             logits = model.forward(tokens[:, :-1], access)  # [n, width, V]
         of_tokens = _chances(logits, tokens[:, 1:], sampling).cpu().numpy()
         for i, count, values in zip(active, counts, of_tokens, strict=True):
             found[i][start : start + count] = values[:count]
+        if view is not None and view.observer is not None:  # the verify pass it would have seen
+            cache.model.forward(
+                tokens[:, :-1], cache.following(slots, width, observer=view.observer)
+            )
         cache.advance(slots, counts)
         if view is not None:
             view.commit(slots, counts)
