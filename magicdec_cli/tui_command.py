@@ -47,16 +47,10 @@ def tui(
 
     from magicdec.cli.grids import NO_TREES
     from magicdec.cli.settings import resolve
-    from magicdec.engine.errors import require
 
     resolved = resolve(flags)
     settings = resolved.settings
     require(settings.tree == "none", NO_TREES)
-    require(
-        settings.drafts_itself,
-        "--draft and --draft-kv are not known here as yet: the model drafts for itself over "
-        "--selector; leave them out",
-    )
     if resolved.sources["context"] == "default":
         settings = dataclasses.replace(settings, context=FIRST_CONTEXT)
     settings.decode_config()
