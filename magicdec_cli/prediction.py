@@ -92,8 +92,18 @@ def forecast(
     calibration, why_not = usable_calibration(settings, env)
     if calibration is None:
         return None, why_not
-    whole = SELECTORS.load(settings.selector).whole
-    work = Work(
+    work = work_of(settings, env, requests)
+    assumed = assume(calibration, work)
+    if settings.max_new_tokens < 2:
+        return None, ""
+    found = Prediction(calibration, work, assumed, predict_run(calibration, work, assumed))
+    return found, found.sentence
+
+
+def work_of(settings: Settings, env: Mapping[str, object], requests: Sequence[Request]) -> Work:
+    """A run of the self-drafter, as the cost model needs it."""
+    whole = settings.draft_kv == "full" or SELECTORS.load(settings.selector).whole
+    return Work(
         batch=min(settings.batch, len(requests)),
         contexts=tuple(len(request.tokens) for request in requests),
         new_tokens=(settings.max_new_tokens,) * len(requests),
@@ -102,11 +112,6 @@ def forecast(
         budget=None if whole else settings.budget,
         weights=str(env.get("draft_weights", "same")),
     )
-    assumed = assume(calibration, work)
-    if settings.max_new_tokens < 2:
-        return None, ""
-    found = Prediction(calibration, work, assumed, predict_run(calibration, work, assumed))
-    return found, found.sentence
 
 
 def usable_calibration(

@@ -10,20 +10,31 @@ RUN_TERMS: dict[str, str] = {
     "T": "temperature of the sampling; greedy at 0 (--temperature)",
     "memory": "forecast of what the run allocates",
     "selector": "the rule that chooses those entries (--selector)",
+    "static, dynamic selector": "chooses once per row, after its prefill; or again in every draft "
+    "step (topk, quest, pqcache) or after verify passes (reuse)",
+    "selector's index": "what a dynamic selector keeps about all keys: pages' extremes, codes and "
+    "codebooks",
     "step": "draft γ tokens over the selected entries, verify them in one pass over the full cache",
     "self, lookup, layers:N": "who drafts (--draft): the model itself; what followed a row's last "
     "words before; the model's first N layers and its head. Else the name of another model",
+    "tree": "several draft tokens for a position (--tree), γ positions deep, --tree-nodes tokens "
+    "at most; one pass verifies them all, and the target takes one branch or its beginning",
     "drafted": "draft tokens that were proposed and verified",
     "accepted": "draft tokens that passed verification",
+    "rejected": "draft tokens that the target did not take: the first that it would not have said, "
+    "and all behind it",
     "recovered": "the token the target draws where it rejected a draft token",
     "bonus": "the token the target adds when it accepted the whole draft",
     "num_spec_steps": "steps that verified a draft, counted per row",
-    "acceptance rate": "accepted / drafted; `now` is that of the last 20 steps",
+    "acceptance rate": "accepted / drafted; `now` is that of the last 20 steps. In a tree most of "
+    "the drafted tokens lie beside the branch that is taken: mean length tells what it gains",
     "mean length": "mean acceptance length: 1 + accepted / num_spec_steps (recovered or bonus "
     "token counted)",
     "by position": "of the steps that drafted position 1, 2, ...: the share in which it was "
     "accepted, and so all before it; rows near their end draft fewer",
     "accepted per step": "how many of those steps accepted exactly 0, 1, ... draft tokens",
+    "by child": "in a tree, where the target tried a first, second, ... child of a node: how often "
+    "it was accepted",
     "prefill": "seconds from the first prompt token to the first generated token of the rows",
     "reused": "prompt tokens whose KV was copied instead of computed: from another row that begins "
     "alike, from the run before, or from the prefill cache on disk",
@@ -133,7 +144,16 @@ APP_TERMS: dict[str, str] = {
     "pinned": "the run that others are compared with; c pins the one that is shown",
     "vs pinned": "tokens/s of a run / those of the pinned run",
     "Ω": "tokens per step and row that are expected from the acceptance",
-    "memory needed": "weights and caches of the next run; what a pass needs besides is left out",
+    "memory needed": "weights and caches of the next run, of what is free; what a pass needs "
+    "besides is left out",
+    "draft weights": "same: the model's own; int8: a quantised twin drafts, the model verifies; "
+    "auto: int8 where it drafts faster (--draft-weights)",
+    "new tokens": "tokens each row generates at most (--max-new-tokens)",
+    "step, predicted": "γ * T_D + T_V + the rest, in milliseconds, beside a plain step T_T",
+    "median ms": "of a phase over the run's last 1,000 steps; its share is that phase's seconds / "
+    "all seconds after prefill",
+    "curve": "predicted speedup at each value of the chosen knob, the others as they are set; a "
+    "point is a finished run's measured speedup",
     "rough": "costs of a generic machine, because this one is not calibrated",
     "assumed": "an acceptance of .80 at every position, until a run with the same selector, draft "
     "weights and sampling has measured it",

@@ -126,7 +126,7 @@ def tune(
     )
     _check_output(output)
     asked = dataclasses.replace(
-        _question(grids, flags, objective, max_tpot, max_memory, verify, repeats),
+        question(grids, flags, objective, max_tpot, max_memory, verify, repeats),
         time_limit=time_limit,
     )
 
@@ -164,7 +164,7 @@ def tune(
     return None
 
 
-def _question(
+def question(
     grids: Grids, flags: dict[str, Any], goal: Goal, max_tpot: float | None,
     max_memory: float | None, verify: int, repeats: int,
 ) -> Question:  # fmt: skip

@@ -182,6 +182,10 @@ def screen_text(app: TuningApp) -> list[str]:
     return lines
 
 
+def text_of(app: TuningApp) -> str:
+    return "\n".join(screen_text(app))
+
+
 def _opening(settings: Settings, reused: bool = False) -> Iterator[Event]:
     context = settings.context or 1000
     total = context * settings.batch

@@ -25,7 +25,7 @@ from magicdec.cli.live_state import SPECULATIVE
 from magicdec.cli.tui.app import TuningApp
 from magicdec.cli.tui.messages import Happened, Open, PassBegan, Report, Run, RunEnded, Stop
 from magicdec.cli.tui.replay import Moment, Replay, demo_file, write_recording
-from magicdec.cli.tui.session_log import SessionLog
+from magicdec.cli.tui.session_log import SessionLog, recorded_run
 from magicdec.cli.tui.state import Tuning
 from magicdec.profiles.storage.reading import read_profile
 
@@ -120,7 +120,7 @@ def test_the_log_is_a_profile_that_grows_with_every_run(tmp_path: Path) -> None:
     other = SETTINGS.__class__(context=1000, batch=2, max_new_tokens=25, budget=64)
     tuning = tuning_of(a_run(1), a_run(2, other, plain=False))
     for count, run in enumerate(tuning.runs.values(), start=1):
-        assert log.append(run, tuning) is None
+        assert log.keep(recorded_run(run, tuning)) is None
         assert len(read_profile(log.path).cells) == count
     log.close()
     profile = read_profile(log.path)
@@ -139,7 +139,7 @@ def test_a_stopped_run_is_kept_as_one_that_failed(tmp_path: Path) -> None:
     part += [Happened(2, event) for event in list(speculative_events())[:9]]
     tuning = tuning_of(reports, [*part, RunEnded(2, "stopped")])
     log = SessionLog(tmp_path / "log.jsonl")
-    assert log.append(tuning.runs[2], tuning) is None
+    assert log.keep(recorded_run(tuning.runs[2], tuning)) is None
     (cell,) = read_profile(log.path).cells
     assert cell.status == "failed" and cell.error == "interrupted" and cell.drafted
 
@@ -148,7 +148,7 @@ def test_a_log_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     log = SessionLog(tmp_path / "file" / "log.jsonl")
     tuning = tuning_of(a_run(1))
-    trouble = log.append(tuning.runs[1], tuning)
+    trouble = log.keep(recorded_run(tuning.runs[1], tuning))
     assert trouble is not None and "cannot be written" in trouble
 
 
