@@ -38,6 +38,7 @@ def test_a_prediction_is_that_of_the_cost_model() -> None:
     assert found is not None and found.speedup is not None
     step = found.step
     assert step.plain and step.draft and step.verify
+    assert step.select == 0, "chosen once, before the first step"
     assert step.draft < step.plain < step.verify, "drafts read less, a verify pass computes more"
     # By hand: Ω of three positions at 0.9, over T_T / (γ·T_D + T_V); row ends cost a little.
     omega = 1 + 0.9 + 0.81 + 0.729

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from magicdec.cli.main import run_command_line
 from magicdec.profiles.storage.reading import read_profile
 from magicdec.profiles.storage.writing import ProfileWriter
 
@@ -52,16 +55,17 @@ def test_another_machine_does_not_go_on(
     assert error.count("\n") == 1
 
 
-def test_the_prefill_is_recorded_with_what_of_it_was_there(record: Record, tmp_path: Path) -> None:
-    """The longest context is computed; the shorter one begins alike and is only copied."""
+def test_the_prefill_is_recorded_once_for_all_cells_of_its_rows(
+    record: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is that of the first pass: the passes that are timed find the prompts there already."""
     path = tmp_path / "sweep.jsonl"
-    asked = ("--context", "60,90", "--gamma", "1", "--no-prefill-cache")
-    assert record("-o", str(path), *asked, grid=ONE) == 0
-    for cell in read_profile(path).cells:
-        found = cell.prefill
-        assert found is not None and found.seconds > 0
-        assert found.prompt_tokens >= 2 * 0.9 * cell.key.context - 20
-        if cell.key.context == 90:
-            assert found.reused_tokens < found.prompt_tokens
-        else:
-            assert found.reused_tokens == found.prompt_tokens
+    assert record("-o", str(path), "--gamma", "1,2", "--no-prefill-cache", grid=ONE) == 0
+    first, second = read_profile(path).cells
+    assert first.prefill is not None and first.prefill == second.prefill
+    assert first.prefill.seconds > 0 and first.prefill.reused_tokens == 0
+    assert 100 < first.prefill.prompt_tokens <= 2 * 60
+    assert not any(repeat.speculative.prefilled for repeat in first.repeats)
+    assert run_command_line(["profile", "show", str(path), "--format", "csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert {row["prefill_prompt_tokens"] for row in rows} == {str(first.prefill.prompt_tokens)}
