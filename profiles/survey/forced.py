@@ -1,67 +1,66 @@
 """Teacher forcing: what a model says of each token of a text that is given to it.
 
-A block of tokens goes through in one pass; then the target's K/V of the block take the place of
-the draft's, by the same commit that ends a step. In a run that happens after each step, so that a
-token drafted as the j-th of its step saw the draft's own K/V of j tokens, the target's before
-those. Here it is the j-th of its block. This is the survey's one approximation, and blocks as
-long as a usual step keep it small.
+The text's K/V are in the target's cache, so that a draft's view of it is known at every token, and
+one pass prices many tokens. In a run a token drafted as the j-th of its step saw the draft's own
+K/V of j tokens and the target's before those. Which tokens begin a step is not known here, and
+differs from γ to γ: a draft begins at every `BLOCK`-th token. This is the survey's one
+approximation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from torch import Tensor
 
 from magicdec.engine.cache import KVCache
-from magicdec.engine.config import SamplingConfig
-from magicdec.engine.model.decoder import Decoder
+from magicdec.engine.config import MAX_GAMMA, SamplingConfig
+from magicdec.engine.model.decoder import Decoder, KVAccess
 from magicdec.engine.sampling import distribution
-from magicdec.engine.views.base import DraftView, WholeView
 from magicdec.kernels.transfer import to_device
 from magicdec.profiles.survey.replay import Kept
 from magicdec.profiles.survey.trace import TracedRow
+from magicdec.profiles.survey.unrolled import Unrolled
 
-BLOCK = 4  # tokens of a pass; with 8, lengths come out 2% too short at γ = 4
+BLOCK = 4
+
+#: Tokens of a row in one pass: a cache has scratch for so many, and memory forecasts know it.
+WIDTH = MAX_GAMMA
 
 
-def chances(
-    model: Decoder,
-    cache: KVCache,
-    rows: Sequence[TracedRow],
-    sampling: SamplingConfig,
-    view: DraftView | None = None,
-    block: int = BLOCK,
+def target_chances(
+    model: Decoder, cache: KVCache, rows: Sequence[TracedRow], sampling: SamplingConfig
 ) -> list[Kept]:
-    """The model's probability of each row's tokens after its first: [len(tokens) - 1] each.
+    """The target's probability of each row's tokens after its first: [fed] each.
 
-    Under greedy decoding that is 1 for the likeliest token and 0 for others. view: what the model
-    sees of the cache, all of it if None. Leaves the cache as it was, but for rounding.
+    Writes the text's K/V to the cache anew: rows of one prompt may have swapped slots.
     """
     for row in rows:
         cache.lengths[row.slot] = row.prompt
-        if view is not None:
-            view.admit(row.slot)
-    found = [np.empty(row.fed) for row in rows]
-    for start in range(0, max(row.fed for row in rows), block):
-        active = [i for i, row in enumerate(rows) if row.fed > start]
-        counts = [min(block, rows[i].fed - start) for i in active]
-        width, slots = max(counts), [rows[i].slot for i in active]
-        # Rows that end within the block are filled up; what follows a token does not change it.
-        spans = [_span(rows[i].tokens, start, width + 1) for i in active]
-        tokens = to_device(spans, model.device)  # [n, width + 1]
-        with _kept(cache, slots, width, isinstance(view, WholeView)):
-            access = cache.following(slots, width) if view is None else view.access(slots, 0, width)
-            logits = model.forward(tokens[:, :-1], access)  # [n, width, V]
-        of_tokens = _chances(logits, tokens[:, 1:], sampling).cpu().numpy()
-        for i, count, values in zip(active, counts, of_tokens, strict=True):
-            found[i][start : start + count] = values[:count]
-        cache.advance(slots, counts)
-        if view is not None:
-            view.commit(slots, counts)
-    return found
+
+    def read(part: Sequence[TracedRow], start: int, width: int) -> KVAccess:
+        slots = [row.slot for row in part]
+        access = cache.following(slots, width)
+        cache.advance(slots, [min(width, row.fed - start) for row in part])
+        return access
+
+    return _chances(model, rows, sampling, WIDTH, read)
+
+
+def draft_chances(
+    model: Decoder, view: Unrolled, rows: Sequence[TracedRow], sampling: SamplingConfig,
+    block: int = BLOCK,
+) -> list[Kept]:  # fmt: skip
+    """The draft's, which sees the text through `view`. model: with the weights that draft.
+
+    Under greedy decoding that is 1 for the likeliest token and 0 for others.
+    """
+
+    def read(part: Sequence[TracedRow], start: int, width: int) -> KVAccess:
+        return view.access(part, start, width, block)
+
+    return _chances(model, rows, sampling, WIDTH // block * block, read)
 
 
 def kept(target: Sequence[Kept], draft: Sequence[Kept]) -> list[Kept]:
@@ -73,32 +72,40 @@ def kept(target: Sequence[Kept], draft: Sequence[Kept]) -> list[Kept]:
     return [np.minimum(1.0, q / np.maximum(p, least)) for p, q in zip(target, draft, strict=True)]
 
 
+def _chances(
+    model: Decoder, rows: Sequence[TracedRow], sampling: SamplingConfig, width: int,
+    read: Callable[[Sequence[TracedRow], int, int], KVAccess],
+) -> list[Kept]:  # fmt: skip
+    """read: the cache for so many tokens of some rows' texts from one on."""
+    found = [np.empty(row.fed) for row in rows]
+    for start, new, active in _passes(rows, width):
+        part = [rows[i] for i in active]
+        # Rows that end within the pass are filled up; what follows a token does not change it.
+        spans = [_span(row.tokens, start, new + 1) for row in part]
+        tokens = to_device(spans, model.device)  # [n, T + 1]
+        logits = model.forward(tokens[:, :-1], read(part, start, new))  # [n, T, V]
+        of_tokens = _of_tokens(logits, tokens[:, 1:], sampling).cpu().numpy()
+        for i, values in zip(active, of_tokens, strict=True):
+            count = min(new, rows[i].fed - start)
+            found[i][start : start + count] = values[:count]
+    return found
+
+
+def _passes(rows: Sequence[TracedRow], width: int) -> Iterator[tuple[int, int, list[int]]]:
+    """First token, number of tokens and the rows that are not over, of each pass."""
+    longest = max(row.fed for row in rows)
+    for start in range(0, longest, width):
+        active = [i for i, row in enumerate(rows) if row.fed > start]
+        yield start, min(width, longest - start), active
+
+
 def _span(tokens: Sequence[int], start: int, width: int) -> list[int]:
     part = list(tokens[start : start + width])
     return part + part[-1:] * (width - len(part))
 
 
-def _chances(logits: Tensor, tokens: Tensor, sampling: SamplingConfig) -> Tensor:
+def _of_tokens(logits: Tensor, tokens: Tensor, sampling: SamplingConfig) -> Tensor:
     """logits [n, T, V], tokens [n, T] -> float64 [n, T]."""
     if sampling.greedy:
         return (logits.argmax(dim=-1) == tokens).double()
     return distribution(logits, sampling).gather(2, tokens[..., None])[..., 0].double()
-
-
-@contextmanager
-def _kept(cache: KVCache, slots: Sequence[int], width: int, shared: bool) -> Iterator[None]:
-    """Takes back what a draft that shares the full cache wrote to it: nothing verifies it here."""
-    if not shared:
-        yield
-        return
-    places = [(slot, slice(cache.lengths[slot], cache.lengths[slot] + width)) for slot in slots]
-    saved = [
-        (store[:, slot, :, span], store[:, slot, :, span].clone())
-        for store in (cache.k, cache.v)
-        for slot, span in places
-    ]
-    try:
-        yield
-    finally:
-        for place, before in saved:
-            place.copy_(before)

@@ -10,16 +10,17 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from magicdec.engine.config import DecodeConfig, DraftWeights
-from magicdec.engine.draft_view import make_view, view_capacity
+from magicdec.engine.draft_view import view_capacity
 from magicdec.engine.drafter import draft_weights
 from magicdec.engine.events import Event
 from magicdec.engine.report import Recorder, RunReport
 from magicdec.engine.request import Request
 from magicdec.engine.selectors.base import SELECTORS, KVSelector
 from magicdec.engine.session import Session
-from magicdec.profiles.survey.forced import BLOCK, chances, kept
+from magicdec.profiles.survey.forced import BLOCK, WIDTH, draft_chances, kept, target_chances
 from magicdec.profiles.survey.replay import Kept, Walk, walk
 from magicdec.profiles.survey.trace import TracedRow, traced_rows
+from magicdec.profiles.survey.unrolled import unrolled
 
 Listener = Callable[[Event], None]
 TRACE_GAMMA = 4
@@ -62,11 +63,20 @@ class Surveyed:
         return [walk(row, gamma) for row in self.kept]
 
 
+def as_run(config: DecodeConfig, drafters: Sequence[Drafter]) -> DecodeConfig:
+    """Settings of a run that takes as much memory as the survey: one view at a time, unrolled."""
+    partial = [drafter for drafter in drafters if not drafter.create().whole]
+    widest = max(partial or drafters, key=lambda drafter: drafter.budget)
+    roomy = replace(widest, budget=widest.budget + config.max_new_tokens)
+    return roomy.config(config, WIDTH)
+
+
 class Survey:
     """What the drafters would have had accepted of the rows' text under `config`, whose own γ and
     drafter do not matter.
 
-    All rows are in the cache at once, however many: `Session.plan_memory` with batch = rows.
+    All rows are in the cache at once, however many: `Session.plan_memory` with batch = rows and
+    the settings of `as_run`.
     """
 
     def __init__(
@@ -88,11 +98,11 @@ class Survey:
         """The drafter that is really run: speculation gives the text sooner where it pays."""
         return max(self._drafters, key=lambda drafter: drafter.budget)
 
-    def trace(self, listen: Listener) -> RunReport:
+    def trace(self, listen: Listener, gamma: int = TRACE_GAMMA) -> RunReport:
         """The one real run. Raises what `Session.run` raises."""
         recorder = Recorder()
         events = self._session.run(
-            self._requests, self.tracer.config(self._config, TRACE_GAMMA),
+            self._requests, self.tracer.config(self._config, gamma),
             batch=len(self._requests),
             observed=max(drafter.create().observed for drafter in self._drafters),
         )  # fmt: skip
@@ -118,21 +128,14 @@ class Survey:
 
     def _target(self) -> list[Kept]:
         """The target's own chances; greedily emitted tokens are its likeliest."""
-        sampling = self._config.sampling
+        sampling, session = self._config.sampling, self._session
         if sampling.greedy:
             return [np.ones(row.fed) for row in self._rows]
-        return chances(
-            self._session.model, self._session.cache, self._rows, sampling, block=self._block
-        )
+        return target_chances(session.model, session.cache, self._rows, sampling)
 
     def _draft(self, drafter: Drafter) -> tuple[DraftWeights, list[Kept]]:
         session, config = self._session, drafter.config(self._config, 1)
-        view = make_view(
-            session.cache, drafter.create(), budget=drafter.budget,
-            context=max(row.prompt for row in self._rows), growth=config.max_new_tokens,
-            gamma=self._block,
-        )  # fmt: skip
+        view = unrolled(session.cache, self._rows, drafter.create(), drafter.budget, WIDTH)
         weights = draft_weights(config, session.device, session.dtype)
         model = session.model.quantized if weights == "int8" else session.model
-        rows = chances(model, session.cache, self._rows, config.sampling, view, self._block)
-        return weights, rows
+        return weights, draft_chances(model, view, self._rows, config.sampling, self._block)
