@@ -18,6 +18,7 @@ from torch.nn.functional import one_hot
 
 from magicdec.engine.config import SamplingConfig
 from magicdec.engine.sampling import ACCEPT, DRAFT, NEXT, Noise, distribution, draw
+from magicdec.engine.trees.tree import Tree
 from magicdec.kernels.transfer import to_device
 
 
@@ -31,10 +32,18 @@ class Proposal:
     tokens: Tensor
     probs: Tensor | None = None  # q, [n, G, V]
     lengths: Sequence[int] | None = None  # per row; None: all that the row may draft
+    tree: Tree | None = None  # how the tokens hang together; None: each row's are a chain
 
     def drafted(self, most: Sequence[int]) -> list[int]:
         """How many tokens are proposed to each row, that may draft `most`."""
         return [min(pair) for pair in zip(most, self.lengths or most, strict=True)]
+
+    def sizes(self, most: Sequence[int]) -> list[tuple[int, int]]:
+        """How many tokens are proposed to each row, that may draft `most` one after the other, and
+        how many of them come one after the other."""
+        if self.tree is not None:
+            return self.tree.sizes()
+        return [(own, own) for own in self.drafted(most)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,8 @@ class Verdict:
 
     accepted: Tensor
     next: Tensor
+    #: [n, depth], in a tree: where each accepted token stands in the pass that judged it.
+    path: Tensor | None = None
 
 
 class Rule(ABC):
@@ -54,6 +65,10 @@ class Rule(ABC):
     def begin(self, slots: Sequence[int], emitted: Sequence[int], drafted: Sequence[int]) -> None:
         """A step begins. The rows have emitted so many tokens; `drafted` is each row's own γ."""
         self._drafted = drafted
+
+    def limits(self, device: torch.device) -> Tensor:
+        """The most tokens that each row may draft one after the other, [n]."""
+        return to_device(self._drafted, device)
 
     @abstractmethod
     def draft(self, logits: Tensor, ahead: int) -> tuple[Tensor, Tensor | None]:

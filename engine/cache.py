@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from magicdec.engine.model.decoder import Decoder
+from magicdec.engine.trees.tree import Nodes
 from magicdec.kernels.attention import AttentionBackend, AttentionPlan, AttentionShape
 from magicdec.kernels.pointwise import Entries
 from magicdec.kernels.transfer import to_device
@@ -56,6 +57,7 @@ class KVStore:
         *,
         windowed: bool = True,
         observer: Observer | None = None,
+        nodes: Nodes | None = None,
     ) -> StoreAccess:
         """One forward over `new` tokens of each row in `slots`.
 
@@ -63,13 +65,15 @@ class KVStore:
         position in the text; prompts: the rows' prompt lengths (dynamic RoPE). Host integers all:
         the loop knows them, and plans made from them need no device synchronisation.
         windowed: whether the model's sliding windows apply to this store's order of entries.
+        nodes: how the new tokens branch; positions are then those of the roots.
         """
         spec, device = self.model.spec, self.model.device
         lengths = tuple(e + new for e in entries)
         assert max(lengths) <= self.capacity, (lengths, self.capacity)
+        tree = None if nodes is None else nodes.seen
         plans = {
             window: self.backend.plan(
-                AttentionShape(tuple(slots), lengths, new, window),
+                AttentionShape(tuple(slots), lengths, new, window, tree),
                 query_heads=spec.heads, kv_heads=spec.kv_heads,
                 dtype=self.model.dtype, device=device,
             )
@@ -77,13 +81,18 @@ class KVStore:
         }  # fmt: skip
         # One small host-to-device copy carries every index this forward needs.
         index = to_device([slots, entries, positions], device)  # [3, n]
-        steps = torch.arange(new, device=device)
+        span = new if nodes is None else nodes.deepest + 1
+        rope = self.model.rope.tables(
+            index[2, :, None] + torch.arange(span, device=device),
+            prompts,
+            [p + span - 1 for p in positions],
+        )
+        if nodes is not None:  # a token's rotation is its depth's
+            rope = rope[:, torch.arange(len(slots), device=device)[:, None], nodes.depths]
         return StoreAccess(
             store=self,
             plans=[plans[w if windowed else None] for w in spec.windows],
-            rope=self.model.rope.tables(
-                index[2, :, None] + steps, prompts, [p + new - 1 for p in positions]
-            ),
+            rope=rope,
             place=Entries(index[0], index[1], new),
             observer=observer,
         )
@@ -99,12 +108,16 @@ class StoreAccess:
     place: Entries
     observer: Observer | None = None
 
-    def attend(self, layer: int, qk: Tensor, v: Tensor) -> Tensor:
+    def write(self, layer: int, qk: Tensor, v: Tensor) -> Tensor:
+        """Rotates q and k, stores k and v, and returns q [n, T, H, D]."""
         k_cache, v_cache = self.store.k[layer], self.store.v[layer]  # [rows, Hkv, capacity, D]
-        q = self.store.model.pointwise.store(qk, v, self.rope, k_cache, v_cache, self.place)
+        return self.store.model.pointwise.store(qk, v, self.rope, k_cache, v_cache, self.place)
+
+    def attend(self, layer: int, qk: Tensor, v: Tensor) -> Tensor:
+        q = self.write(layer, qk, v)
         if self.observer is not None:
             self.observer(layer, q)
-        return self.plans[layer].attend(q, k_cache, v_cache)
+        return self.plans[layer].attend(q, self.store.k[layer], self.store.v[layer])
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,17 +146,39 @@ class KVCache(KVStore):
         self.prompts: list[Prompt | None] = [None] * rows
 
     def following(
-        self, slots: Sequence[int], new: int, *, ahead: int = 0, observer: Observer | None = None
-    ) -> StoreAccess:
-        """Access for `new` tokens that come `ahead` tokens after each row's valid ones."""
+        self, slots: Sequence[int], new: int, *, ahead: int = 0, observer: Observer | None = None,
+        nodes: Nodes | None = None,
+    ) -> StoreAccess:  # fmt: skip
+        """Access for `new` tokens that come `ahead` tokens after each row's valid ones.
+
+        nodes: how they branch. Their roots then are the tokens right after the valid ones.
+        """
         starts = [self.lengths[s] + ahead for s in slots]
+        positions = starts if nodes is None else [self.lengths[s] for s in slots]
         prompts = [self.prompt_lengths[s] for s in slots]
-        return self.access(slots, starts, starts, prompts, new, observer=observer)
+        return self.access(slots, starts, positions, prompts, new, observer=observer, nodes=nodes)
 
     def advance(self, slots: Sequence[int], counts: Sequence[int]) -> None:
         """Declares each row's next `counts` tokens valid. What lies beyond is scratch."""
         for slot, count in zip(slots, counts, strict=True):
             self.lengths[slot] += count
+
+    def straighten(self, slots: Sequence[int], paths: Sequence[Sequence[int]]) -> None:
+        """Moves tokens of a tree, which follow the root, to the entries right after it.
+
+        paths: for each row, where in the tree they are, the root being 0; parents come first.
+        """
+        moves = [
+            (slot, self.lengths[slot] + node, self.lengths[slot] + to)
+            for slot, path in zip(slots, paths, strict=True)
+            for to, node in enumerate(path, start=1)
+            if node != to
+        ]
+        if not moves:
+            return
+        slot, old, new = to_device(moves, self.k.device).T
+        for store in (self.k, self.v):
+            store[:, slot, :, new] = store[:, slot, :, old]  # read before anything is written
 
     def copy_prefix(self, source: int, target: int, length: int) -> None:
         """Makes `target` hold the first `length` tokens of `source`, and nothing else."""

@@ -12,10 +12,19 @@ MAX_GAMMA = 32
 MAX_SEED = 2**63 - 1
 LEAST_TEMPERATURE = 0.001  # below it sampling is greedy decoding at a higher price
 
+MAX_TREE_NODES = 128
+
+TreeKind = Literal["none", "specexec", "sequoia"]
 DraftWeights = Literal["auto", "same", "int8"]
 DraftKV = Literal["selected", "full"]
 
+#: How often greedy decoding accepts the k-th of siblings after those before it were not: the
+#: default model drafting for itself (MEASURED).
+SIBLING_RATES = (0.75, 0.45, 0.3, 0.25, 0.2, 0.15, 0.12, 0.1)
+
 SELF, LOOKUP, LAYERS = "self", "lookup", "layers:"
+#: Tokens at a text's end that lookup searches for: the longest match wins, one says little.
+LOOKUP_TOKENS = 2, 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +82,11 @@ class DecodeConfig:
     """What to generate and how to speculate. Raises ConfigError for a value out of range."""
 
     max_new_tokens: int = 64  # per row, the token that prefill gives included
-    gamma: int = 3  # draft tokens per step; 0 is plain decoding
+    gamma: int = 3  # draft tokens per step, in a tree its depth; 0 is plain decoding
+    tree: TreeKind = "none"  # draft several tokens for a position
+    tree_nodes: int = 16  # the most tokens of a tree
+    tree_rates: tuple[float, ...] = SIBLING_RATES  # p[k], from which Sequoia makes its shape
+    tree_shape: tuple[int, ...] = ()  # Sequoia's, if given: see `trees.shape.TreeShape`
     draft: str = SELF  # who drafts: self, lookup, layers:N or a model
     draft_kv: DraftKV = "selected"  # full: the draft attends to all, no selector
     budget: int = 256  # prompt KV entries that a draft step may read
@@ -90,6 +103,26 @@ class DecodeConfig:
             f"max-new-tokens must be in 1..1000000, got {self.max_new_tokens}",
         )
         require(0 <= self.gamma <= MAX_GAMMA, f"gamma must be in 0..{MAX_GAMMA}, got {self.gamma}")
+        require(
+            self.tree in get_args(TreeKind),
+            f"tree must be one of {', '.join(get_args(TreeKind))}, got {self.tree!r}",
+        )
+        require(
+            1 <= self.tree_nodes <= MAX_TREE_NODES,
+            f"tree-nodes must be in 1..{MAX_TREE_NODES}, got {self.tree_nodes}",
+        )
+        require(
+            bool(self.tree_rates)
+            and self.tree_rates[0] > 0
+            and all(0 <= rate <= 1 for rate in self.tree_rates),
+            "tree-rates must be shares in 0..1, the first of them above 0, "
+            f"got {', '.join(f'{rate:g}' for rate in self.tree_rates) or 'none'}",
+        )
+        require(
+            self.tree == "none" or (self.draft_model is None and self.draft != LOOKUP),
+            f"a tree is drafted by the model itself, not by draft {self.draft!r}; "
+            "give draft self or layers:N, or tree none",
+        )
         require(self.budget >= 1, f"budget must be at least 1, got {self.budget}")
         require(
             self.draft_kv in get_args(DraftKV),
@@ -109,6 +142,17 @@ class DecodeConfig:
             f"draft-weights must be auto, same or int8, got {self.draft_weights!r}",
         )
         require(all(self.stop), "a stop string is empty; leave --stop out for none")
+
+    @property
+    def drafts_trees(self) -> bool:
+        return self.tree != "none" and self.gamma > 0
+
+    @property
+    def most_drafted(self) -> int:
+        """Draft tokens that a step judges per row, at most."""
+        if not self.drafts_trees:
+            return self.gamma
+        return len(self.tree_shape) or self.tree_nodes
 
     @property
     def draft_layers(self) -> int | None:

@@ -11,7 +11,10 @@ from magicdec.engine.config import LOOKUP, DecodeConfig
 from magicdec.engine.draft_room import DraftRoom
 from magicdec.engine.draft_view import view_capacity
 from magicdec.engine.drafter import draft_selector, draft_weights
+from magicdec.engine.key_index import KeyShape
 from magicdec.engine.model.spec import ModelSpec
+from magicdec.engine.selectors.base import DynamicSelector
+from magicdec.engine.views.dynamic import block_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +24,16 @@ class DraftNeed:
     weights: int = 0
     kv: int = 0
     queries: int = 0  # of the prompts' ends, kept for selectors
+    index: int = 0  # what a dynamic selector keeps about the keys: pages, codes, codebooks
+    scores: int = 0  # of all entries of a layer, while it chooses
 
 
 def draft_need(
     target: ModelSpec, draft: ModelSpec | None, config: DecodeConfig, *, batch: int, context: int,
-    dtype: torch.dtype, kv_dtype: torch.dtype, device: torch.device,
+    capacity: int, dtype: torch.dtype, kv_dtype: torch.dtype, device: torch.device,
 ) -> DraftNeed:  # fmt: skip
-    """draft: the model that `config.draft` names, if any. Follows `drafting.make_drafter`."""
+    """draft: the model that `config.draft` names, if any; capacity: entries of a row of the
+    target's cache. Follows `drafting.make_drafter`."""
     size = dtype.itemsize
     kept = batch * min(KEPT_QUERIES, context) * query_bytes(target, size)  # whatever drafts
     if config.gamma == 0 or config.draft == LOOKUP:
@@ -45,17 +51,31 @@ def draft_need(
     if draft is None:
         entries = view_capacity(
             selector, budget=config.budget, context=context, growth=config.max_new_tokens,
-            gamma=config.gamma,
+            gamma=config.most_drafted,
         )  # fmt: skip
-        return DraftNeed(
+        need = DraftNeed(
             twin, batch * entries * token, batch * observed * query_bytes(target, size)
         )
-    room = DraftRoom.of(draft, selector, config, rows=batch, context=context)
-    own = room.full_rows * observed * query_bytes(draft, size)
-    return DraftNeed(
-        twin + draft.parameters * size,
-        (room.full_rows * room.full + batch * room.view) * token,
-        kept + own,
+    else:
+        room = DraftRoom.of(draft, selector, config, rows=batch, context=context)
+        own = room.full_rows * observed * query_bytes(draft, size)
+        capacity = room.full
+        need = DraftNeed(
+            twin + draft.parameters * size,
+            (room.full_rows * room.full + batch * room.view) * token,
+            kept + own,
+        )
+    if not isinstance(selector, DynamicSelector):
+        return need
+    keys = KeyShape(
+        spec.layers, batch, spec.kv_heads, capacity, spec.head_dim, kv_dtype, torch.device("meta")
+    )
+    block = 0 if selector.refresh else block_size(selector, capacity, config.budget, config.gamma)
+    return replace(
+        need,
+        kv=need.kv + batch * block * token // spec.layers,
+        index=selector.index(keys).nbytes,
+        scores=2 * batch * spec.heads * capacity * 4,
     )
 
 

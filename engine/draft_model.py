@@ -50,7 +50,7 @@ class ModelDrafter(StepwiseDrafter):
         else:
             view = make_view(
                 self._cache, selector, budget=config.budget, context=room.prompt,
-                growth=config.max_new_tokens, gamma=config.gamma + 1,
+                growth=config.max_new_tokens, gamma=config.gamma + 1, clock=clock,
             )  # fmt: skip
         super().__init__(model, view, weights)
 

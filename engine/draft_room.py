@@ -8,7 +8,7 @@ from magicdec.engine.config import DecodeConfig
 from magicdec.engine.draft_view import view_capacity
 from magicdec.engine.errors import require
 from magicdec.engine.model.spec import ModelSpec
-from magicdec.engine.selectors.base import KVSelector
+from magicdec.engine.selectors.base import DynamicSelector, KVSelector
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +24,17 @@ class DraftRoom:
     def of(
         cls, spec: ModelSpec, selector: KVSelector, config: DecodeConfig, *, rows: int, context: int
     ) -> DraftRoom:
-        """Raises ConfigError when new tokens alone fill the window that the model was trained for.
+        """Raises ConfigError when new tokens alone fill the window that the model was trained for,
+        and for a selector that needs the target's own queries.
 
         Of a longer prompt it sees the end, at positions from 0 on: inside the trained window it
         predicts well, beyond it it does not, and a draft need not know the whole context.
         """
+        require(
+            not (isinstance(selector, DynamicSelector) and selector.refresh),
+            f"selector {config.selector} chooses with the queries of the model that verifies, and "
+            f"draft {config.draft} has others; use --draft self or another selector",
+        )
         growth = config.max_new_tokens + config.gamma
         left = spec.max_position - growth
         require(

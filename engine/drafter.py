@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from magicdec.engine.acceptance import Proposal, Rule
+from magicdec.engine.cache import Observer
 from magicdec.engine.config import LOOKUP, SELF, DecodeConfig, DraftWeights
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.model.decoder import Decoder
@@ -19,6 +20,8 @@ from magicdec.kernels.linear import int8_unsupported
 
 
 class Drafter(ABC):
+    #: Wants to see the queries of the verify pass, layer by layer.
+    observer: Observer | None = None
     #: How many of a prompt's last queries it wants to see.
     observed: int = 0
 
@@ -92,7 +95,7 @@ class SelfDrafter(StepwiseDrafter):
 
     def __init__(self, model: Decoder, view: DraftView, weights: DraftWeights) -> None:
         super().__init__(model, view, weights)
-        self.observed = view.observed
+        self.observer, self.observed = view.observer, view.observed
 
     def admit(self, slot: int) -> None:
         self._view.admit(slot)

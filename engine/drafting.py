@@ -12,6 +12,9 @@ from magicdec.engine.errors import require
 from magicdec.engine.lookup import LookupDrafter
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.model.spec import ModelSpec
+from magicdec.engine.selectors.base import DynamicSelector
+from magicdec.engine.trees.drafter import TreeDrafter
+from magicdec.engine.trees.making import make_grower
 
 
 def make_drafter(
@@ -39,8 +42,15 @@ def make_drafter(
         model = model.first(config.draft_layers)
     view = make_view(
         cache, selector, budget=config.budget, context=context, growth=config.max_new_tokens,
-        gamma=config.gamma, model=model,
+        gamma=config.most_drafted, model=model, clock=clock,
     )  # fmt: skip
+    if config.drafts_trees:
+        require(
+            not isinstance(selector, DynamicSelector),
+            f"a tree is drafted over entries chosen once, and selector {config.selector} chooses "
+            "again; give snapkv or another static one, or --tree none",
+        )
+        return TreeDrafter(model, view, weights, make_grower(config))
     return SelfDrafter(model, view, weights)
 
 

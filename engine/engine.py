@@ -29,6 +29,7 @@ from magicdec.engine.request import Request
 from magicdec.engine.row import Row
 from magicdec.engine.step import speculative_step
 from magicdec.engine.text.tokenizer import Tokenizer
+from magicdec.engine.trees.making import make_tree_rule
 from magicdec.kernels.attention import AttentionBackend
 
 
@@ -100,13 +101,15 @@ class _Run:
             chunk=engine.chunk, clock=engine.clock,
         )  # fmt: skip
         self.observed = max(observed, 0 if self.drafter is None else self.drafter.observed)
-        self.rule: Rule = make_rule(
-            config.sampling,
-            slots=self.cache.rows,
-            positions=config.max_new_tokens + config.gamma + 1,
-            device=self.model.device,
-        )
+        self.rule = self._rule()
         self.entries_read, self.draft_steps = 0, 0
+
+    def _rule(self) -> Rule:
+        config, device = self.config, self.model.device
+        slots, positions = self.cache.rows, config.max_new_tokens + config.gamma + 1
+        if config.drafts_trees:
+            return make_tree_rule(config, slots=slots, positions=positions, device=device)
+        return make_rule(config.sampling, slots=slots, positions=positions, device=device)
 
     def events(self) -> Iterator[Event]:
         total = PhaseTimes()
@@ -121,7 +124,7 @@ class _Run:
             step += 1
             phases = self.clock.lap()
             total += phases
-            yield StepFinished(step, max(s.drafted for s in shares), shares, phases)
+            yield StepFinished(step, max(s.depth for s in shares), shares, phases)
             yield from self._retire()
         read = self.entries_read / self.draft_steps if self.draft_steps else 0.0
         yield RunFinished(total + self.clock.lap(), read)
@@ -136,9 +139,13 @@ class _Run:
         shares = []
         for row, outcome in zip(rows, outcomes, strict=True):
             tokens, texts = row.take(outcome.tokens)
-            gamma, accepted = outcome.drafted, outcome.accepted
-            chars = len("".join(texts[:accepted]))
-            shares.append(RowStep(row.request.row, tokens, "".join(texts), gamma, accepted, chars))
+            chars = len("".join(texts[: outcome.accepted]))
+            shares.append(
+                RowStep(
+                    row.request.row, tokens, "".join(texts), outcome.drafted, outcome.accepted,
+                    chars, outcome.depth if self.config.drafts_trees else None,
+                )
+            )  # fmt: skip
         return tuple(shares)
 
     def _count_reads(self, rows: list[Row], gamma: int) -> None:

@@ -71,6 +71,7 @@ class RowStep:
     `tokens` were emitted by the step, cut where the row ended; `accepted` of `drafted` draft
     tokens passed verification (counted before that cut). `accepted_chars` of `text` came from
     accepted tokens, the rest from the target's own; None when the engine does not tell.
+    `deepest`, where a tree was drafted: how many tokens of it could have been accepted.
     """
 
     row: int
@@ -79,6 +80,12 @@ class RowStep:
     drafted: int
     accepted: int
     accepted_chars: int | None = None
+    deepest: int | None = None
+
+    @property
+    def depth(self) -> int:
+        """The most draft tokens that the step could have accepted."""
+        return self.drafted if self.deepest is None else self.deepest
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,10 @@ from torch import Tensor
 
 from magicdec.engine.acceptance import Proposal, Rule
 from magicdec.engine.cache import KVCache
+from magicdec.engine.config import LOOKUP_TOKENS
 from magicdec.engine.drafter import Drafter
 from magicdec.engine.row import Row
 from magicdec.kernels.transfer import to_device
-
-#: Tokens that must have occurred before: the longest match wins, fewer than two say little.
-LONGEST, SHORTEST = 5, 2
 
 
 class LookupDrafter(Drafter):
@@ -60,10 +58,11 @@ class LookupDrafter(Drafter):
 def continuation(text: NDArray[np.int64], count: int) -> list[int]:
     """`count` tokens that followed the latest earlier occurrence of the text's end, or none.
 
-    The longest end of LONGEST to SHORTEST tokens that occurred before decides. What follows may
+    The longest end of LOOKUP_TOKENS that occurred before decides. What follows may
     run into the end itself; then the text repeats itself, and so does the draft.
     """
-    for size in range(min(LONGEST, len(text) - 1), SHORTEST - 1, -1):
+    least, most = LOOKUP_TOKENS
+    for size in range(min(most, len(text) - 1), least - 1, -1):
         windows = np.lib.stride_tricks.sliding_window_view(text[:-1], size)
         matches = np.flatnonzero((windows == text[-size:]).all(axis=1))
         if len(matches):

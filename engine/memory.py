@@ -26,17 +26,20 @@ class MemoryForecast:
     draft_kv: int
     workspace: int
     available: int
+    index: int = 0  # a dynamic selector's
 
     @property
     def total(self) -> int:
         return sum(size for _, size in self.lines())
 
     def lines(self) -> list[tuple[str, int]]:
+        index = [("selector's index", self.index)] if self.index else []
         return [
             ("weights", self.weights),
             ("draft weights", self.draft_weights),
             ("full KV cache", self.full_kv),
             ("draft KV cache", self.draft_kv),
+            *index,
             ("workspace", self.workspace),
         ]
 
@@ -57,12 +60,12 @@ def forecast(
     """For `batch` rows of up to `context` prompt tokens. draft: the model `config.draft` names."""
     size, scratch = dtype.itemsize, 4
     drafting = draft_need(
-        spec, draft, config, batch=batch, context=context, dtype=dtype, kv_dtype=kv_dtype,
-        device=device,
+        spec, draft, config, batch=batch, context=context, capacity=capacity(config, context),
+        dtype=dtype, kv_dtype=kv_dtype, device=device,
     )  # fmt: skip
     # Distributions (draft, target, residual, a float64 running sum) exist only when sampling.
     copies = 1 if config.sampling.greedy else 6
-    logits = batch * (config.gamma + 1) * spec.vocab_size * scratch * copies
+    logits = batch * (config.most_drafted + 1) * spec.vocab_size * scratch * copies
     width = 3 * spec.hidden_size + 3 * spec.intermediate_size + 4 * spec.heads * spec.head_dim
     chunk = min(chunk, context)
     prefill = chunk * width * scratch + 2 * chunk * spec.group * context * scratch
@@ -71,17 +74,19 @@ def forecast(
         draft_weights=drafting.weights,
         full_kv=batch * capacity(config, context) * spec.kv_bytes_per_token(kv_dtype.itemsize),
         draft_kv=drafting.kv,
-        workspace=logits + prefill + drafting.queries,
+        workspace=logits + prefill + drafting.queries + drafting.scores,
         available=available,
+        index=drafting.index,
     )
 
 
 def capacity(config: DecodeConfig, context: int) -> int:
     """Full-cache entries per row: the prompt, what it may gain, and a step's scratch.
 
-    The scratch is for any γ, so that runs that differ in γ share one cache and its prefill.
+    The scratch is for any γ, so that runs that differ in γ share one cache and its prefill, as do
+    those with trees of no more nodes.
     """
-    return context + config.max_new_tokens + MAX_GAMMA + 1
+    return context + config.max_new_tokens + max(MAX_GAMMA, config.most_drafted) + 1
 
 
 def require_fit(

@@ -195,10 +195,10 @@ class Recorder:
         self._spec_steps += 1
         self._drafted += share.drafted
         self._accepted += share.accepted
-        missing = share.drafted + 1 - len(self._histogram)
+        missing = share.depth + 1 - len(self._histogram)
         self._histogram += [0] * missing
-        self._positions += [0] * (share.drafted - len(self._positions))
-        for position in range(share.drafted):
+        self._positions += [0] * (share.depth - len(self._positions))
+        for position in range(share.depth):
             self._positions[position] += 1
         self._histogram[share.accepted] += 1
 

@@ -15,6 +15,11 @@ from magicdec.kernels.transfer import to_device
 DRAFT, ACCEPT, NEXT = range(3)
 
 
+def sibling(column: int, rank: int) -> int:
+    """The column that decides DRAFT or ACCEPT for the rank-th of a node's children in a tree."""
+    return column if rank == 0 else 1 + 2 * rank + column
+
+
 def distribution(logits: Tensor, config: SamplingConfig) -> Tensor:
     """The probabilities a sampled token is drawn from: float32, shaped like logits [..., V].
 
@@ -58,22 +63,25 @@ def draw(weights: Tensor, uniform: Tensor) -> Tensor:
 class Noise:
     """Every uniform number a row may need, fixed by the row's seed and the output position.
 
-    [slots, positions, 3]. A row's draws therefore depend on nothing but its own seed and text:
-    not on its batch mates, its slot or how often it was rejected. Using a position's numbers again
-    after a rejection is sound: they only ever decided what that position emitted, and a discarded
-    position emitted nothing.
+    [slots, positions, 3], and two more columns for each further sibling of a tree. A row's draws
+    therefore depend on nothing but its own seed and text: not on its batch mates, its slot or how
+    often it was rejected. Using a position's numbers again after a rejection is sound: they only
+    ever decided what that position emitted, and a discarded position emitted nothing.
     """
 
-    def __init__(self, seed: int, slots: int, positions: int, device: torch.device) -> None:
+    def __init__(
+        self, seed: int, slots: int, positions: int, device: torch.device, *, siblings: int = 1
+    ) -> None:
         self._seed = seed
-        self._table = torch.zeros(slots, positions, 3, dtype=torch.float64, device=device)
+        columns = 1 + 2 * siblings
+        self._table = torch.zeros(slots, positions, columns, dtype=torch.float64, device=device)
 
     def admit(self, slot: int, row: int) -> None:
         rng = np.random.default_rng([self._seed, row])
         self._table[slot] = torch.from_numpy(rng.random(self._table.shape[1:]))
 
     def at(self, slots: Sequence[int], positions: Sequence[int], count: int) -> Tensor:
-        """The numbers of `count` output positions from `positions` on: [n, count, 3]."""
+        """The numbers of `count` output positions from `positions` on: [n, count, columns]."""
         device = self._table.device
         index = to_device([slots, positions], device)
         return self._table[

@@ -288,7 +288,7 @@ class Session:
         with _memory_errors():
             return compare(
                 self.model, self.backend, requests, plain, speculative,
-                width=config.gamma + 1, kv_dtype=self.kv_dtype,
+                width=config.most_drafted + 1, kv_dtype=self.kv_dtype,
             )  # fmt: skip
 
 

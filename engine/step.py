@@ -23,6 +23,7 @@ class Outcome:
     tokens: list[int]
     accepted: int
     drafted: int
+    depth: int  # most tokens that could have been accepted: in a tree less than `drafted`
 
 
 def speculative_step(
@@ -36,6 +37,8 @@ def speculative_step(
 ) -> list[Outcome]:
     """Draft γ tokens, verify them in one pass, commit what is accepted; γ = 0 is plain decoding.
 
+    A drafter may draft several tokens for a position: the tree of them, γ deep, is verified in one
+    pass, too, and one of its branches, or its beginning, is accepted.
     drafted: the most tokens each row may draft, its own γ. A row near its limit takes part with
     fewer than its batch mates, so that what it says never depends on them.
     """
@@ -54,20 +57,31 @@ def speculative_step(
     # 2. Verify: one pass over the whole cache judges all of them.
     with clock.phase("verify"):
         fed = torch.cat((pending, proposal.tokens), dim=1)  # [n, G + 1]
-        logits = target.forward(fed, cache.following(slots, fed.shape[1]))  # [n, G + 1, V]
+        nodes = None if proposal.tree is None else proposal.tree.nodes
+        watching = None if drafter is None else drafter.observer
+        access = cache.following(slots, fed.shape[1], nodes=nodes, observer=watching)
+        logits = target.forward(fed, access)  # [n, G + 1, V]
         verdict = rule.accept(proposal, logits)
+        path = verdict.path
+        said = proposal.tokens if path is None else fed.gather(1, path)
         # The step's only wait for the device: text and limits are decided on the host.
         results = torch.cat(
-            (verdict.accepted[:, None], verdict.next[:, None], proposal.tokens), dim=1
+            (verdict.accepted[:, None], verdict.next[:, None], said), dim=1
         ).tolist()
 
     # 3. Commit: the pending token and the accepted drafts become part of both caches.
     with clock.phase("commit"):
         counts = [1 + accepted for accepted, *_ in results]
+        if path is not None:
+            cache.straighten(
+                slots, [p[: n - 1] for p, n in zip(path.tolist(), counts, strict=True)]
+            )
         cache.advance(slots, counts)
         if drafter is not None:
             drafter.commit(slots, counts)
     return [
-        Outcome([*drafts[:n], following], n, own)
-        for (n, following, *drafts), own in zip(results, proposal.drafted(drafted), strict=True)
+        Outcome([*drafts[:n], following], n, size, depth)
+        for (n, following, *drafts), (size, depth) in zip(
+            results, proposal.sizes(drafted), strict=True
+        )
     ]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -31,6 +31,10 @@ class AttentionShape:
     lengths: tuple[int, ...]  # valid keys of each batch row, the T new ones included
     new: int  # T
     window: int | None = None  # a query sees its last `window` keys, itself included
+    #: bool [B, T, W], when the T new tokens are nodes of trees: which of its row's last W keys each
+    #: sees, its ancestors and itself, every key before them besides. The first of the W is the
+    #: root, parents come before their children, and a node's position is the root's plus its depth.
+    tree: Tensor | None = field(default=None, compare=False)
 
 
 class AttentionPlan(ABC):
@@ -41,7 +45,8 @@ class AttentionPlan(ABC):
         """q [B, T, H, D]; one layer's caches [rows, Hkv, S, D] as `allocate` made them.
 
         The caches may be stored in another dtype than q's, which is that of arithmetic and result.
-        Returns [B, T, H, D]. Query t of batch row b sees the keys before lengths[b] - T + t + 1.
+        Returns [B, T, H, D]. Query t of batch row b sees the keys before lengths[b] - T + t + 1,
+        or what `tree` says. A window counts positions in the text: in a tree, generations.
         """
 
 

@@ -82,10 +82,16 @@ class _Part:
         self, library: ctypes.CDLL, shape: AttentionShape, queries: slice, width: int
     ) -> None:
         self._library, self._queries, self._width = library, queries, width
-        self._window = shape.window or 0
+        self._window, self._tail = shape.window or 0, width
+        self._tree: Tensor | None = None
         ends = range(queries.start + width, queries.stop + 1, width)
         rows = [row for row in shape.rows for _ in ends]
-        lengths = [length - shape.new + end for length in shape.lengths for end in ends]
+        if shape.tree is None:
+            lengths = [length - shape.new + end for length in shape.lengths for end in ends]
+        else:  # a node may see any key of the tree that lies before it: each block is given all
+            lengths = [length for length in shape.lengths for _ in ends]
+            self._tail = shape.tree.shape[2]
+            self._tree = shape.tree[:, queries].contiguous()
         integers = ctypes.c_int64 * len(rows)
         self._rows, self._lengths = integers(*rows), integers(*lengths)
         self._layout: object = None  # what the following two are made for
@@ -110,7 +116,8 @@ class _Part:
         rows, new, heads, dim = q.shape
         strides = ctypes.c_int64 * 3
         self._problem = Problem(
-            rows, heads, k.shape[1], new, dim, self._window, self._rows, self._lengths,
+            rows, heads, k.shape[1], new, dim, self._window, self._tail,
+            None if self._tree is None else self._tree.data_ptr(), self._rows, self._lengths,
             strides(*q.stride()[:3]), strides(*k.stride()[:3]), strides(*v.stride()[:3]),
             k.dtype is torch.bfloat16, torch.get_num_threads(),
         )  # fmt: skip

@@ -38,7 +38,8 @@ class Problem(ctypes.Structure):
 
     _fields_ = [
         *((name, ctypes.c_int64) for name in ("batch", "heads", "kv_heads", "fresh", "dim")),
-        ("window", ctypes.c_int64),
+        *((name, ctypes.c_int64) for name in ("window", "tail")),
+        ("tree", ctypes.c_void_p),
         ("rows", ctypes.POINTER(ctypes.c_int64)),
         ("lengths", ctypes.POINTER(ctypes.c_int64)),
         ("q_strides", ctypes.c_int64 * 3),

@@ -19,19 +19,24 @@ class ReferencePlan(AttentionPlan):
 
     def attend(self, q: Tensor, k_cache: Tensor, v_cache: Tensor) -> Tensor:
         out = [
-            self._row(q[b], k_cache[row, :, :length], v_cache[row, :, :length])
+            self._row(b, q[b], k_cache[row, :, :length], v_cache[row, :, :length])
             for b, (row, length) in enumerate(zip(self.shape.rows, self.shape.lengths, strict=True))
         ]
         return torch.stack(out)
 
-    def _row(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """q [T, H, D]; k, v [Hkv, S, D] -> [T, H, D]."""
+    def _row(self, b: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Of batch row b: q [T, H, D]; k, v [Hkv, S, D] -> [T, H, D]."""
         new, heads, dim = q.shape
         group = heads // k.shape[0]
         k = k.repeat_interleave(group, dim=0).float()  # [H, S, D]
         v = v.repeat_interleave(group, dim=0).float()
         scores = torch.einsum("thd,hsd->hts", q.float(), k) * dim**-0.5
-        scores = scores.masked_fill(~visible(new, k.shape[1], self.shape.window), -torch.inf)
+        window, tree = self.shape.window, self.shape.tree
+        if tree is None:
+            seen = visible(new, k.shape[1], window)
+        else:
+            seen = visible_in_tree(tree[b], k.shape[1], window)
+        scores = scores.masked_fill(~seen, -torch.inf)
         out: Tensor = torch.einsum("hts,hsd->thd", scores.softmax(dim=-1), v)
         return out.to(q.dtype)
 
@@ -43,6 +48,18 @@ def visible(new: int, length: int, window: int | None, device: object = None) ->
     mask: Tensor = key <= query
     if window is not None:
         mask &= key > query - window
+    return mask
+
+
+def visible_in_tree(tree: Tensor, length: int, window: int | None) -> Tensor:
+    """Which of `length` keys each node of one row's tree [T, W] sees: bool [T, S]."""
+    new, tail = tree.shape
+    mask = torch.ones(new, length, dtype=torch.bool)
+    mask[:, length - tail :] = tree
+    if window is not None:
+        # Counted from the query upwards: its ancestors, then the text before the root.
+        above = mask.flip(-1).cumsum(-1).flip(-1)  # [T, S], 1 for the query itself
+        mask &= above <= window
     return mask
 
 

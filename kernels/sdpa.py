@@ -64,12 +64,12 @@ class SdpaAttention(AttentionBackend):
     ) -> SdpaPlan:  # fmt: skip
         group = query_heads // kv_heads
         pieces = tuple(
-            _piece(shape, first, last, group, dtype, device) for first, last in _runs(shape)
+            _piece(shape, first, last, group, dtype, device) for first, last in runs(shape)
         )
         return SdpaPlan(pieces)
 
 
-def _runs(shape: AttentionShape) -> list[tuple[int, int]]:
+def runs(shape: AttentionShape) -> list[tuple[int, int]]:
     """Splits the batch into runs of neighbouring cache rows of similar length.
 
     Only neighbours can share a call without copying K/V, and only similar lengths are worth it.
@@ -95,20 +95,41 @@ def _piece(
     device: torch.device,
 ) -> Piece:
     lengths = shape.lengths[first:last]
-    new, window = shape.new, shape.window
+    window, tree = shape.window, shape.tree
+    tail = shape.new if tree is None else tree.shape[2]
     # With a window, keys that no query of the run sees are not read at all.
-    start = 0 if window is None else max(0, min(lengths) - new + 1 - window)
+    start = 0 if window is None else max(0, min(lengths) - tail + 1 - window)
     stop = max(lengths)
     mask = None
-    if new > 1 or min(lengths) < stop or (window is not None and stop - start > window):
+    if tail > 1 or min(lengths) < stop or (window is not None and stop - start > window):
         ends = to_device(lengths, device)[:, None, None]  # [n, 1, 1]
-        query = ends - new + torch.arange(new, device=device)[:, None]  # position, [n, T, 1]
         key = torch.arange(start, stop, device=device)  # [S]
-        seen = key <= query  # [n, T, S]
-        if window is not None:
-            seen &= key > query - window
+        if tree is None:
+            seen = _seen(ends, key, shape.new, window)
+        else:
+            seen = _seen_in_trees(ends, key, tree[first:last], window)
         mask = torch.zeros(seen.shape, dtype=dtype, device=device)
         mask.masked_fill_(~seen, -torch.inf)
         mask = mask.repeat_interleave(group, dim=1)[:, None]  # row t·group + g of [T·group]
     rows = slice(shape.rows[first], shape.rows[last - 1] + 1)
     return Piece(first, last, rows, slice(start, stop), mask)
+
+
+def _seen(ends: Tensor, key: Tensor, new: int, window: int | None) -> Tensor:
+    """Which keys [S] each row's last `new` tokens see: bool [n, T, S]. ends: lengths [n, 1, 1]."""
+    query = ends - new + torch.arange(new, device=key.device)[:, None]  # position, [n, T, 1]
+    seen: Tensor = key <= query
+    if window is not None:
+        seen &= key > query - window
+    return seen
+
+
+def _seen_in_trees(ends: Tensor, key: Tensor, tree: Tensor, window: int | None) -> Tensor:
+    """The same for the nodes of trees [n, T, W]."""
+    tail = tree.shape[2]
+    node = (key - (ends - tail)).expand(-1, tree.shape[1], -1)  # [n, T, S]; before the root: < 0
+    seen: Tensor = tree.gather(2, node.clamp(0, tail - 1)) & (node < tail) | (node < 0)
+    if window is not None:
+        # Counted from the query upwards: itself, its ancestors, then the text before the root.
+        seen &= seen.flip(-1).cumsum(-1).flip(-1) <= window
+    return seen

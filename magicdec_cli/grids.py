@@ -31,7 +31,7 @@ class Grids:
 
 
 ONLY_RUN = (
-    "--draft and --draft-kv are for run only as yet: here the model drafts for itself over "
+    "--draft and --draft-kv are not known here as yet: the model drafts for itself over "
     "--selector; leave them out"
 )
 
@@ -40,7 +40,7 @@ def read_grids(flags: Mapping[str, Any], names: Sequence[str]) -> Grids:
     """Raises ConfigError for a value that does not fit its setting."""
     given = {name: grid_values(name, flags[name]) for name in names if flags[name] is not None}
     settings = resolve({k: v for k, v in flags.items() if k not in names}).settings
-    require(settings.drafts_itself, ONLY_RUN)
+    require("draft" in names or settings.drafts_itself, ONLY_RUN)
     return Grids(settings, given)
 
 

@@ -12,7 +12,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal
 
 from magicdec.cli.knob import Knob
-from magicdec.engine.config import MAX_GAMMA, MAX_SEED, DecodeConfig, SamplingConfig
+from magicdec.engine.config import LOOKUP, MAX_GAMMA, MAX_SEED, DecodeConfig, SamplingConfig
 
 DECODE = DecodeConfig()
 SAMPLING = SamplingConfig()
@@ -157,6 +157,14 @@ class Settings:
         """Whether the model drafts over a selection of its own cache, which is what profiles,
         surveys and calibrations know."""
         return self.draft == DECODE.draft and self.draft_kv == DECODE.draft_kv
+
+    @property
+    def selects(self) -> bool:
+        """Whether the draft reads a selection of the cache, so that a budget means something."""
+        from magicdec.engine.selectors.base import SELECTORS
+
+        kept = self.draft != LOOKUP and self.draft_kv == "selected"
+        return kept and not SELECTORS.load(self.selector).whole
 
     def decode_config(self) -> DecodeConfig:
         """The engine's share. Raises ConfigError for settings that contradict each other."""

@@ -29,7 +29,7 @@ class RunInfo:
     selector: str
     batch: int
     context: int  # longest prompt
-    budget: int
+    budget: int | None  # None: the draft reads no KV entries, or all
     gamma: int
     temperature: float
     rows: int

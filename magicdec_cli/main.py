@@ -15,6 +15,7 @@ from typer.exceptions import TyperException
 from magicdec.cli import commands, profile_commands
 from magicdec.cli.calibrate_command import GROUPS, calibrate
 from magicdec.cli.console import TERMINAL, one_line, tolerate_narrow_encodings
+from magicdec.cli.drafter_list import drafters
 from magicdec.cli.help import GroupedHelp, HelpWithTerms, PredictHelp, ProfileHelp, TuneHelp
 from magicdec.cli.interrupts import INTERRUPTED
 from magicdec.cli.options import with_common, with_settings
@@ -59,6 +60,7 @@ app.command("tui", cls=GroupedHelp, epilog=EPILOG)(with_common(with_settings(tui
 app.command("predict", cls=PredictHelp, epilog=PREDICT_EPILOG)(with_common(predict))
 app.command("calibrate", cls=GroupedHelp)(with_common(with_settings(calibrate, GROUPS)))
 app.command("selectors", cls=GroupedHelp)(with_common(commands.selectors))
+app.command("drafters", cls=GroupedHelp)(with_common(drafters))
 models.command("list", cls=GroupedHelp)(with_common(commands.models_list))
 models.command("pull", cls=GroupedHelp)(with_common(commands.models_pull))
 app.add_typer(models, name="models")

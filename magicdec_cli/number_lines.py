@@ -17,7 +17,8 @@ PHASE_STYLES = {
 def settings_line(info: RunInfo, symbols: Symbols) -> list[tuple[str, str]]:
     sampling = "greedy" if info.temperature == 0 else f"{info.temperature:g}"
     known = [
-        ("B", str(info.batch)), ("context", f"{info.context:,}"), ("budget", f"{info.budget:,}"),
+        ("B", str(info.batch)), ("context", f"{info.context:,}"),
+        *([] if info.budget is None else [("budget", f"{info.budget:,}")]),
         (symbols.gamma, str(info.gamma)), ("T", sampling),
     ]  # fmt: skip
     if info.predicted is not None:

@@ -123,6 +123,9 @@ def export(
     gamma: Annotated[
         int | None, _choice("--gamma", "This draft length, instead of choosing it by cost.")
     ] = None,
+    draft: Annotated[
+        str | None, _choice("--draft", "Only cells of this drafter: self, lookup, layers:N, MODEL.")
+    ] = None,
     selector: Annotated[str | None, _choice("--selector", "Only cells of this selector.")] = None,
     budget: Annotated[int | None, _choice("--budget", "Only cells of this budget.")] = None,
     temperature: Annotated[
@@ -144,8 +147,8 @@ def export(
         run_check(file, to)
         return
     wanted = Wanted(
-        selector=selector, budget=budget, temperature=temperature, batch=batch, context=context,
-        gamma=gamma, target_timings=target_timings,
+        draft=draft, selector=selector, budget=budget, temperature=temperature, batch=batch,
+        context=context, gamma=gamma, target_timings=target_timings,
     )  # fmt: skip
     options = EngineOptions(
         draft_model=draft_model, replay=replay, lower_keys=schedule_keys == "lower"

@@ -44,8 +44,12 @@ def run_compare(
     else:
         _print_rows(found, format)
     _note_missing(found)
-    for line in regressions:
+    for line in regressions[:MOST_LISTED]:
         TERMINAL.note(f"regression: {line}")
+    if len(regressions) > MOST_LISTED:
+        TERMINAL.note(
+            f"and {len(regressions) - MOST_LISTED:,} more regressions; --format json has all"
+        )
     if limit is not None and not regressions:
         TERMINAL.note(f"no significant regression beyond {limit:.3g} of A")
     return 1 if regressions else None
@@ -76,7 +80,7 @@ def _print_table(found: Comparison) -> None:
     table.add_column("verdict")
     for pair in found.pairs:
         key = pair.key
-        names = (str(key.batch), f"{key.context:,}", f"{key.selector} {key.budget}", str(key.gamma))
+        names = (str(key.batch), f"{key.context:,}", key.way, str(key.gamma))
         for index, change in enumerate(pair.changes):
             shown = names if index == 0 else ("",) * 4
             table.add_row(*shown, *_cells(change, look))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from magicdec.cli.console import TERMINAL
-from magicdec.engine.errors import ConfigError
+from magicdec.engine.errors import ConfigError, require
 from magicdec.profiles.bounded import read_bounded
 from magicdec.profiles.export.notes import header_notes
 from magicdec.profiles.export.planning import Wanted, make_plan
@@ -23,6 +23,11 @@ TABLES = ("csv", "md")
 def run_export(
     path: str, format: str, wanted: Wanted, options: EngineOptions, output: Path | None
 ) -> None:
+    require(
+        wanted.gamma is None or wanted.gamma > 0,
+        f"--gamma {wanted.gamma} would not speculate: leave the engine's speculation off, or give "
+        "1 or more",
+    )
     profile = read_profile(path)
     for warning in profile.warnings:
         TERMINAL.note(f"warning: {warning}")

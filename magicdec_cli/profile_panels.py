@@ -15,8 +15,9 @@ from magicdec.cli.heatmap import color, ink
 from magicdec.cli.number_lines import PHASE_STYLES, ratio_text
 from magicdec.cli.plots import curves
 from magicdec.profiles.export.acceptance import pool
+from magicdec.profiles.storage.drafter import Drafter
 from magicdec.profiles.storage.flat import lossless_word
-from magicdec.profiles.storage.schema import Cell, Drafter, Profile, StepTimes
+from magicdec.profiles.storage.schema import Cell, Profile, StepTimes
 
 MOST_CELLS = 60
 MOST_LINES = 12
@@ -37,7 +38,7 @@ def cell_table(profile: Profile, look: Symbols) -> Table:
         table.add_row(
             str(cell.key.batch),
             f"{cell.key.context:,}",
-            Text(f"{cell.key.selector} {cell.key.budget}"),
+            Text(cell.key.way),
             str(cell.key.gamma),
             "-" if cell.tokens_per_s is None else f"{cell.tokens_per_s:,.1f}",
             Text("-") if cell.speedup is None else ratio_text(cell.speedup, look),
@@ -129,6 +130,8 @@ def acceptance_curve(profile: Profile, width: int, look: Symbols) -> list[Text] 
             by_drafter[cell.key.drafter].append(cell)
     series: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for drafter in sorted(by_drafter):
+        if drafter.budget is None:
+            continue
         label = drafter.label.replace(f" {drafter.budget}", "", 1)
         series[label].append((drafter.budget, pool(by_drafter[drafter]).rates[0]))
     if all(len(points) < 2 for points in series.values()):

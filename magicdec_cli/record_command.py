@@ -15,10 +15,12 @@ from magicdec.engine.errors import ConfigError, MagicdecError, require
 
 REPEAT = 3
 RECORD_GRIDS = dict.fromkeys(
-    ("batch", "context", "selector", "budget", "gamma", "temperature", "draft_weights"), ""
-)
+    ("batch", "context", "draft", "draft_kv", "selector", "budget", "gamma", "temperature",
+     "draft_weights"), "",
+)  # fmt: skip
 RECORD_EPILOG = (
-    f"{GRAMMAR} Every combination is a cell. Run the same command again to go on where it was "
+    f"{GRAMMAR} Every combination is a cell, settings that a drafter has no use for left out: "
+    "--draft lookup is one, whatever the budgets. Run the same command again to go on where it was "
     "interrupted; a failed cell is tried anew."
 )
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, cast
 
 from magicdec.cli import session_api
 from magicdec.cli.bars import clock, counted
+from magicdec.cli.drafter_grid import drafters
 from magicdec.cli.grids import Grids
 from magicdec.cli.knobs import Settings
 from magicdec.cli.progress import Display
-from magicdec.cli.survey_command import drafters
-from magicdec.engine.config import DecodeConfig, DraftWeights
+from magicdec.engine.config import SELF, DecodeConfig, DraftWeights
 from magicdec.engine.errors import ConfigError, require
 from magicdec.engine.events import Event, PrefillProgress
 from magicdec.engine.request import Request
@@ -54,41 +54,54 @@ class RecordPlan:
             0 not in gammas,
             "gamma 0 is plain decoding, which every cell is compared with; leave it out",
         )
-        found = drafters(grids.values("selector"), grids.values("budget"), settings.selector_option)
+        found = drafters(
+            grids.values("selector"), grids.values("budget"), settings.selector_option,
+            grids.values("draft"), grids.values("draft_kv"),
+        )  # fmt: skip
         temperatures = grids.values("temperature")
         coldest = min(temperatures)
         grid = Grid(
             batch=grids.values("batch"), context=contexts,
-            selector=tuple(dict.fromkeys(drafter.selector for drafter in found)),
-            budget=tuple(dict.fromkeys(drafter.budget for drafter in found)),
+            selector=tuple(dict.fromkeys(d.selector for d in found if d.selector)),
+            budget=tuple(dict.fromkeys(d.budget for d in found if d.budget)),
             gamma=gammas, temperature=temperatures, draft_weights=grids.values("draft_weights"),
+            draft=grids.values("draft"), draft_kv=grids.values("draft_kv"),
         )  # fmt: skip
         # Checked at the coldest: what has no effect on greedy cells must not be asked of them.
-        base = replace(settings, temperature=coldest).decode_config()
+        plain = replace(settings, temperature=coldest, draft=SELF, draft_kv="selected")
+        base = plain.decode_config()
         return cls(settings, base, found, grid, documents, path, repeat)
 
-    def cells(self, session: Session) -> list[CellKey]:
-        """Every combination, once; `auto` weights are what they come to here."""
+    def cells(self, session: Session) -> dict[CellKey, DecodeConfig]:
+        """Every combination, once; `auto` weights are what they come to here.
+
+        Raises ConfigError for two draft models that a profile could not tell apart.
+        """
         from magicdec.engine.drafter import draft_weights
 
-        found: dict[CellKey, None] = {}
+        found: dict[CellKey, DecodeConfig] = {}
         for drafter, batch, context, gamma, temperature, weights in itertools.product(
             self.drafters, self.grid.batch, self.grid.context, self.grid.gamma,
             self.grid.temperature, self.grid.draft_weights,
         ):  # fmt: skip
-            sampling = replace(self.settings, temperature=temperature).decode_config().sampling
+            sampling = replace(
+                self.settings, temperature=temperature, draft=SELF, draft_kv="selected"
+            ).decode_config().sampling  # fmt: skip
             config = drafter.config(
                 replace(self.base, sampling=sampling, draft_weights=cast(DraftWeights, weights)),
                 gamma,
             )
-            key = CellKey(
-                batch=batch, context=context, selector=drafter.selector,
-                selector_options=_scalars(drafter.create(), drafter.options),
-                budget=drafter.budget, gamma=gamma, temperature=temperature,
-                draft_weights=draft_weights(config, session.device, session.dtype),
+            used = drafter.named(temperature, draft_weights(config, session.device, session.dtype))
+            key = CellKey.at(
+                replace(used, draft=model_name(used.draft)),
+                batch=batch, context=context, gamma=gamma,
             )  # fmt: skip
-            found[key] = None
-        return list(found)
+            other = found.setdefault(key, config).draft
+            require(
+                other == config.draft,
+                f"the draft models {other} and {config.draft} have one name; record them apart",
+            )
+        return found
 
 
 def record_session(plan: RecordPlan, display: Display) -> int:
@@ -140,9 +153,7 @@ def record_session(plan: RecordPlan, display: Display) -> int:
             display.loading("prefill", event.done / event.total)
 
     with ProfileWriter(plan.path, header) as writer:
-        recording = Recording(
-            session, rows, plan.base, plan.repeat, listen, tell, Predictor(calibration)
-        )
+        recording = Recording(session, rows, plan.repeat, listen, tell, Predictor(calibration))
         cells = plan.cells(session)
         there = sum(cell in writer.finished for cell in cells)
         if there:
@@ -169,10 +180,3 @@ def _source(document: object) -> Source:
 
 def _scalar(value: object) -> bool:
     return value is None or isinstance(value, str | int | float | bool)
-
-
-def _scalars(selector: object, options: object) -> tuple[tuple[str, str | int | float | None], ...]:
-    """The options that were given, as the selector understood them."""
-    assert isinstance(options, dict)
-    pairs = ((name, getattr(selector, name)) for name in sorted(options))
-    return tuple((name, value if _scalar(value) else str(value)) for name, value in pairs)

@@ -131,7 +131,7 @@ def run_info(
         selector=selector,
         batch=settings.batch,
         context=max(len(request.tokens) for request in requests),
-        budget=settings.budget,
+        budget=settings.budget if settings.selects else None,
         gamma=settings.gamma,
         temperature=settings.temperature,
         rows=len(requests),

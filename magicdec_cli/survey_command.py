@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from magicdec.cli.commands import FormatOption
 from magicdec.cli.console import TERMINAL
+from magicdec.cli.drafter_grid import drafters
 from magicdec.cli.grids import GRAMMAR, read_grids
 from magicdec.cli.interrupts import INTERRUPTED, before_exit
 from magicdec.engine.errors import ConfigError
-
-if TYPE_CHECKING:
-    from magicdec.profiles.survey.surveying import Drafter
 
 GAMMAS = "1-8"
 SURVEY_GRIDS = {"selector": "", "budget": "", "gamma": GAMMAS}
@@ -75,31 +72,3 @@ def survey(
     if outcome.error is not None:
         raise outcome.error
     return None
-
-
-def drafters(
-    selectors: Sequence[str], budgets: Sequence[int], options: Mapping[str, object]
-) -> list[Drafter]:
-    """Every selector with every budget; one that sees the whole cache once.
-
-    An option is for those selectors that have it. Raises ConfigError for one that none has, for
-    a bad value and for a budget that a selector cannot work with.
-    """
-    from magicdec.engine.plugins import option_fields
-    from magicdec.engine.selectors.base import SELECTORS
-    from magicdec.profiles.survey.surveying import Drafter
-
-    known = {
-        name: {field.name for field in option_fields(SELECTORS.load(name))} for name in selectors
-    }
-    for option in options:
-        if not any(option in names for names in known.values()):
-            raise ConfigError(f"no option {option!r} in {', '.join(selectors)}")
-    found = []
-    for name in selectors:
-        own = {key: value for key, value in options.items() if key in known[name]}
-        selector = SELECTORS.create(name, own)
-        for budget in budgets[:1] if selector.whole else budgets:
-            selector.ring(budget)
-            found.append(Drafter(name, budget, own))
-    return found

@@ -15,6 +15,7 @@ from magicdec.cli.run_session import run_info
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.events import Event
 from magicdec.engine.report import Recorder, RunReport
+from magicdec.profiles.storage.drafter import FULL
 from magicdec.profiles.survey.surveying import TRACE_GAMMA, Drafter, Survey, Surveyed, as_run
 
 
@@ -59,8 +60,8 @@ def _survey(outcome: SurveyOutcome, sources: Sequence[str], display: Display) ->
     survey = Survey(session, requests, config, outcome.drafters)
 
     shown = dataclasses.replace(
-        settings, gamma=TRACE_GAMMA, batch=len(requests), selector=survey.tracer.selector,
-        budget=survey.tracer.budget,
+        settings, gamma=TRACE_GAMMA, batch=len(requests), selector=survey.tracer.selector or FULL,
+        budget=survey.tracer.budget or settings.budget,
     )  # fmt: skip
     state = LiveState(run_info(shown, outcome.env, requests), SPECULATIVE, Recorder())
 
@@ -74,7 +75,7 @@ def _survey(outcome: SurveyOutcome, sources: Sequence[str], display: Display) ->
     outcome.trace = survey.trace(listen)
     results = survey.results()
     for done, drafter in enumerate(outcome.drafters):
-        what = f"survey: {drafter.selector} {drafter.budget}"
+        what = f"survey: {drafter.way}"
         display.loading(what, done / len(outcome.drafters))
         outcome.results.append(next(results))
         outcome.seconds = time.perf_counter() - begun

@@ -79,12 +79,16 @@ def _columns(gammas: Sequence[int], look: Symbols) -> list[Column]:
     """Draft lengths from the first on; the weights, mostly the same in all lines, come last."""
     return [
         Column("selector", 0, lambda row, look: Text(row["drafter"].selector, "cyan"), left=True),
-        Column("budget", 0, lambda row, look: f"{row['drafter'].budget:,}"),
+        Column("budget", 0, lambda row, look: _budget(row["drafter"].budget)),
         Column("weights", 1000, lambda row, look: row["weights"], left=True),
         Column("α", 1, lambda row, look: rate(row["alpha"])),
         *(_length(gamma, 3 + place) for place, gamma in enumerate(gammas)),
         Column("±" if look.gamma == "γ" else "+-", 2, lambda row, look: row["widest"]),
     ]
+
+
+def _budget(budget: int | None) -> str:
+    return "-" if budget is None else f"{budget:,}"
 
 
 def _length(gamma: int, rank: int) -> Column:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -9,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from magicdec.cli.console import TERMINAL
+from magicdec.cli.drafter_grid import drafters
 from magicdec.cli.grids import GRAMMAR, Grids, read_grids
 from magicdec.cli.interrupts import INTERRUPTED, before_exit
-from magicdec.cli.survey_command import drafters
 from magicdec.engine.errors import ConfigError, MagicdecError, require
 
 if TYPE_CHECKING:
@@ -83,6 +84,14 @@ def tune(
             help="Rounds of these runs. One shows no spread.",
         ),
     ] = 2,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            "--time-limit", metavar="S", show_default=False, rich_help_panel=DECIDE,
+            help="At most so many seconds of real runs, the most promising first; what there was "
+            "no time for is named.",
+        ),
+    ] = None,
     format: Annotated[
         Literal["table", "json", "md"],
         typer.Option("--format", help="Output format.", rich_help_panel=OUTPUT),
@@ -108,10 +117,17 @@ def tune(
     grids = read_grids(flags, tuple(TUNE_GRIDS))
     require(bool(docs), "no document given; name text files, or builtin:pydoc")
     require(output is None or verify > 0, "--output writes real runs, and --verify 0 makes none")
-    for option, value in (("--max-tpot", max_tpot), ("--max-memory", max_memory)):
+    above_0 = {"--max-tpot": max_tpot, "--max-memory": max_memory, "--time-limit": time_limit}
+    for option, value in above_0.items():
         require(value is None or 0 < value < 1e9, f"{option} must be above 0, got {value}")
+    require(
+        time_limit is None or verify > 0, "--time-limit bounds real runs, and --verify 0 makes none"
+    )
     _check_output(output)
-    asked = _question(grids, flags, objective, max_tpot, max_memory, verify, repeats)
+    asked = dataclasses.replace(
+        _question(grids, flags, objective, max_tpot, max_memory, verify, repeats),
+        time_limit=time_limit,
+    )
 
     from magicdec.cli.progress import choose_display
     from magicdec.cli.tune_deliver import deliver, write_profile

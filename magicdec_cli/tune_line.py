@@ -7,9 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from magicdec.cli.knobs import KNOBS, Settings
+from magicdec.profiles.storage.drafter import Drafter
 from magicdec.profiles.tuning.candidate import Candidate, Place
 
-DECIDED = ("batch", "context", "gamma", "selector", "selector_option", "budget", "draft_weights")
+DECIDED = (
+    "batch", "context", "gamma", "draft", "draft_kv", "selector", "selector_option", "budget",
+    "draft_weights",
+)  # fmt: skip
 
 
 def command_line(
@@ -23,16 +27,27 @@ def command_line(
     if drafter is None:
         parts += ["--gamma", "0"]
     else:
-        parts += ["--selector", drafter.selector]
-        for name, value in drafter.selector_options:
-            parts += ["--selector-option", f"{name}={value}"]
-        parts += ["--budget", str(drafter.budget), "--gamma", str(candidate.gamma)]
-        parts += ["--draft-weights", drafter.draft_weights]
+        parts += [*_drafts(drafter), "--gamma", str(candidate.gamma)]
+        if drafter.kind != "lookup":
+            parts += ["--draft-weights", drafter.draft_weights]
     for knob in KNOBS:
         value = getattr(settings, knob.name)
         if knob.name not in DECIDED and value != knob.default:
             parts += _option(knob.flag, knob.key, value)
     return shlex.join(parts)
+
+
+def _drafts(drafter: Drafter) -> list[str]:
+    """Who drafts, over what."""
+    parts = [] if drafter.kind == "self" else ["--draft", drafter.draft]
+    if drafter.selector is None:
+        return parts
+    if drafter.budget is None:
+        return [*parts, "--draft-kv", "full"]
+    parts += ["--selector", drafter.selector]
+    for name, value in drafter.selector_options:
+        parts += ["--selector-option", f"{name}={value}"]
+    return [*parts, "--budget", str(drafter.budget)]
 
 
 def _option(flag: str, key: str, value: Any) -> list[str]:

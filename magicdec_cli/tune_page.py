@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 from rich.console import Console, RenderableType
 from rich.text import Text
 
 from magicdec.cli.bars import counted
 from magicdec.cli.columns import render
 from magicdec.cli.console import Symbols, plain_text, symbols
-from magicdec.cli.heatmap import Map, heat_lines
+from magicdec.cli.heatmap import heat_lines
 from magicdec.cli.tune_line import command_line
+from magicdec.cli.tune_map import speedup_map
 from magicdec.cli.tune_session import TuneOutcome
 from magicdec.cli.tune_table import columns, ranking_rows
 from magicdec.profiles.calibrated import Calibration
-from magicdec.profiles.tuning.candidate import Place
 from magicdec.profiles.tuning.question import Answer
 from magicdec.profiles.tuning.recommending import Recommendation
 
@@ -58,8 +57,9 @@ def _parts(
         yield [_text(" ".join(found.reasons), look, "")]
     drawn = speedup_map(outcome)
     if drawn is not None:
-        title = "predicted speedup of the best draft; batch down, context across"
-        yield [_text(title, look, "bold"), *heat_lines(drawn, console.width, look)]
+        shown, title, basis = drawn
+        said = [_text(title, look, "bold"), *([_text(basis, look, "dim")] if basis else [])]
+        yield [*said, *heat_lines(shown, console.width, look)]
     hint = export_hint(outcome, output)
     if hint:
         yield [_text(hint[0], look, "dim"), _text(hint[1], look, "cyan")]
@@ -112,23 +112,6 @@ def nothing(answer: Answer) -> str:
 
 def command(outcome: TuneOutcome, found: Recommendation) -> str:
     return command_line(outcome.sources, outcome.settings, found.place, found.candidate)
-
-
-def speedup_map(outcome: TuneOutcome) -> Map | None:
-    """Over the grid; None for a single place."""
-    batches = outcome.question.batches
-    answers = [answer for answer in outcome.answers if answer.options]
-    if len(batches) * len(answers) < 2:
-        return None
-    shape = (len(batches), len(answers))
-    speedup, fits = np.zeros(shape), np.zeros(shape, np.bool_)
-    for row, batch in enumerate(batches):
-        for column, answer in enumerate(answers):
-            option = answer.best(Place(batch, answer.context), outcome.question.objective)
-            if option is None:
-                return None  # interrupted in the middle of a survey
-            speedup[row, column], fits[row, column] = option.speedup, option.memory.fits
-    return Map(batches, tuple(answer.context for answer in answers), speedup, fits)
 
 
 def export_hint(outcome: TuneOutcome, output: Path | None) -> tuple[str, str] | None:

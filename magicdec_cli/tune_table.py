@@ -10,6 +10,7 @@ from magicdec.cli.number_lines import ratio_text
 from magicdec.cli.predict_table import milliseconds
 from magicdec.cli.report_view import size_text
 from magicdec.profiles.tuning.choosing import fitting, predicted_differ, rank
+from magicdec.profiles.tuning.correcting import corrected
 from magicdec.profiles.tuning.objective import Objective, Rated
 from magicdec.profiles.tuning.question import Answer
 from magicdec.profiles.tuning.recommending import Recommendation
@@ -19,12 +20,12 @@ MOST_ROWS = 9
 
 def ranking_rows(answer: Answer, found: Recommendation, objective: Objective) -> list[Row]:
     """What ran, best first; then predictions of the same batch, as far as there is room; plain
-    decoding is always among them."""
+    decoding is always among them. `now`: the prediction by the step times of the runs."""
     real = answer.verdict(objective)
     here = fitting(answer.at(found.place))[0]
     predicted = rank(here, objective, predicted_differ)
     rows: list[Row] = []
-    for one in real.ordered if real else ():
+    for one in [one for one in real.ordered if one.place == found.place] if real else ():
         option = answer.option_of(one)
         good = real is not None and one in real.as_good
         rows.append({"option": option, "measured": one, "good": good})
@@ -34,11 +35,13 @@ def ranking_rows(answer: Answer, found: Recommendation, objective: Objective) ->
             good = real is None and option in predicted.as_good
             rows.append({"option": option, "measured": None, "good": good})
     plain = next(row for row in rows if row["option"].candidate.plain)
+    now = answer.factors()
     kept = rows[:MOST_ROWS]
     if plain not in kept:
         kept[-1] = plain
     for row in kept:
         row["chosen"] = row["option"].candidate == found.candidate
+        row["now"] = corrected(row["option"], now)
     return kept
 
 
@@ -103,7 +106,7 @@ def _interval(row: Row, look: Symbols) -> str:
 
 def _source(row: Row) -> Rated:
     """The real runs where there are some."""
-    source: Rated = row["measured"] or row["option"]
+    source: Rated = row["measured"] or row["now"]
     return source
 
 

@@ -12,9 +12,9 @@ from magicdec.engine.errors import ConfigError, require
 from magicdec.profiles.bounded import read_bounded
 from magicdec.profiles.costs.acceptance import Acceptance, conditional_rates
 from magicdec.profiles.export.acceptance import pool
+from magicdec.profiles.storage.drafter import Drafter
 from magicdec.profiles.storage.fields import clean
 from magicdec.profiles.storage.reading import MAX_BYTES, read_profile
-from magicdec.profiles.storage.schema import Drafter
 
 MOST_BYTES = 16 * 2**20
 RECORD = "a record of `magicdec run --json`, or a profile"

@@ -12,18 +12,19 @@ from scipy.stats import chisquare
 from magicdec.engine.acceptance import Greedy, Proposal, Rejection
 from magicdec.engine.cache import KVCache
 from magicdec.engine.clock import Clock
-from magicdec.engine.config import DecodeConfig, SamplingConfig
+from magicdec.engine.config import LOOKUP_TOKENS, DecodeConfig, SamplingConfig
 from magicdec.engine.draft_memory import draft_need
 from magicdec.engine.draft_room import DraftRoom
 from magicdec.engine.drafting import make_drafter
 from magicdec.engine.errors import ConfigError
-from magicdec.engine.lookup import LONGEST, SHORTEST, continuation
+from magicdec.engine.lookup import continuation
 from magicdec.engine.prefill import prefill
 from magicdec.engine.request import Request
 from magicdec.engine.row import Row
 from magicdec.engine.sampling import Noise
 from magicdec.engine.selectors.base import SELECTORS
 from magicdec.engine.step import speculative_step
+from magicdec.engine.views.dynamic import DynamicView
 from magicdec.kernels.attention import get_backend
 
 CPU = torch.device("cpu")
@@ -258,7 +259,7 @@ def test_an_int8_early_exit_quantises_its_own_layers_only(tiny):
 
 
 def naive_continuation(text: list[int], count: int) -> list[int]:
-    for size in range(LONGEST, SHORTEST - 1, -1):
+    for size in range(LOOKUP_TOKENS[1], LOOKUP_TOKENS[0] - 1, -1):
         for start in range(len(text) - size - 1, -1, -1):
             if text[start : start + size] == text[-size:]:
                 said = list(text)
@@ -340,10 +341,17 @@ def test_the_forecast_counts_what_a_draft_allocates(tiny, prompt, tokenizer, dra
     )
     need = draft_need(
         model.spec, second.spec if draft == "other" else None, config, batch=2, context=40,
-        dtype=torch.float32, kv_dtype=torch.float32, device=CPU,
+        capacity=200, dtype=torch.float32, kv_dtype=torch.float32, device=CPU,
     )  # fmt: skip
     stores = {id(s): s for s in _stores(run.drafter) if s is not run.cache}
-    assert need.kv == sum(s.k.nbytes + s.v.nbytes for s in stores.values())
+    held = sum(s.k.nbytes + s.v.nbytes for s in stores.values())
+    view = getattr(run.drafter, "_view", None)
+    if isinstance(view, DynamicView):  # one layer's block comes with every pass
+        spec = view.cache.model.spec
+        most = min(view.chooser.selector.most(12), view.cache.capacity) + 4
+        held += 2 * most * spec.kv_bytes_per_token(4) // spec.layers
+        assert need.index == view.chooser.index.nbytes
+    assert need.kv == held
     assert need.weights == (second.spec.parameters * 4 if draft == "other" else 0)
 
 

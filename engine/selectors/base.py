@@ -14,6 +14,8 @@ from magicdec.engine.plugins import Registry
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from magicdec.engine.key_index import KeyIndex, KeyShape
+
 
 @dataclass(frozen=True, slots=True)
 class Search:
@@ -90,6 +92,56 @@ class ScoredSelector(KVSelector):
         from magicdec.engine.scoring import keep_best
 
         return keep_best(self.score(keys, queries), budget, sinks=self.sinks, recent=self.recent)
+
+
+class DynamicSelector(KVSelector):
+    """Chooses among all valid entries, with the query at hand, again and again as a row grows.
+
+    What it needs to know about the keys is in the index that it makes.
+    """
+
+    #: So many first layers attend to everything.
+    dense: ClassVar[int] = 0
+
+    @property
+    def refresh(self) -> int:
+        """0: every draft step chooses with its own query. n: every n-th verify pass does, with the
+        target's last accepted query, and the draft steps between read that choice."""
+        return 0
+
+    @property
+    def observed(self) -> int:
+        return 1
+
+    @abstractmethod
+    def index(self, shape: KeyShape) -> KeyIndex:
+        """Empty, for a cache whose keys are of this shape.
+
+        Raises ConfigError when the options do not fit the shape.
+        """
+
+    def width(self, length: int, budget: int) -> int:
+        """How many entries of a row of `length` it chooses; all when they are within the budget."""
+        return min(length, budget)
+
+    def most(self, budget: int) -> int:
+        """The most entries that it ever chooses of a row that is beyond the budget."""
+        return budget
+
+    def select(self, keys: Tensor, queries: Tensor, budget: int) -> Tensor:
+        """What the last of the queries chooses; W is `width`."""
+        from magicdec.engine.candidates import Candidates
+        from magicdec.engine.key_index import KeyShape
+
+        heads, length, dim = keys.shape
+        row = Candidates(0, (length,), keys.device)
+        if length <= budget:
+            return row.positions.expand(heads, -1)
+        index = self.index(KeyShape(1, 1, heads, length, dim, keys.dtype, keys.device))
+        index.admit(0, keys[None])
+        last = queries[:, -1].reshape(1, heads, -1, dim)
+        chosen = index.choose(0, last, keys[None], row, budget)[0]
+        return chosen[:, : self.width(length, budget)].sort(dim=1).values
 
 
 SELECTORS: Registry[KVSelector] = Registry(

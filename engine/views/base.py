@@ -5,11 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from magicdec.engine.cache import KVCache
+from magicdec.engine.cache import KVCache, Observer
 from magicdec.engine.model.decoder import KVAccess
+from magicdec.engine.trees.tree import Nodes
 
 
 class DraftView(ABC):
+    #: Drafted tokens are written to the full cache, beyond the valid ones.
+    shares_cache: bool = False
+    #: Wants to see the queries of the verify pass, layer by layer.
+    observer: Observer | None = None
     #: How many of a prompt's last queries it wants to see.
     observed: int = 0
 
@@ -18,8 +23,13 @@ class DraftView(ABC):
         """A row was prefilled into `slot` of the full cache."""
 
     @abstractmethod
-    def access(self, slots: Sequence[int], ahead: int, new: int = 1) -> KVAccess:
-        """For `new` tokens per row, the first of them `ahead` tokens after the row's valid ones."""
+    def access(
+        self, slots: Sequence[int], ahead: int, new: int = 1, nodes: Nodes | None = None
+    ) -> KVAccess:
+        """For `new` tokens per row, the first of them `ahead` tokens after the row's valid ones.
+
+        nodes: how they branch; `ahead` of the tree's tokens are in the view already.
+        """
 
     @abstractmethod
     def commit(self, slots: Sequence[int], counts: Sequence[int]) -> None:
@@ -33,14 +43,18 @@ class DraftView(ABC):
 class WholeView(DraftView):
     """No copy: drafts are written beyond the valid length, where the next pass overwrites them."""
 
+    shares_cache = True
+
     def __init__(self, cache: KVCache) -> None:
         self._cache = cache
 
     def admit(self, slot: int) -> None:
         pass
 
-    def access(self, slots: Sequence[int], ahead: int, new: int = 1) -> KVAccess:
-        return self._cache.following(slots, new, ahead=ahead)
+    def access(
+        self, slots: Sequence[int], ahead: int, new: int = 1, nodes: Nodes | None = None
+    ) -> KVAccess:
+        return self._cache.following(slots, new, ahead=ahead, nodes=nodes)
 
     def commit(self, slots: Sequence[int], counts: Sequence[int]) -> None:
         pass

@@ -15,6 +15,7 @@ from magicdec.engine.cache import KVCache, KVStore
 from magicdec.engine.errors import MagicdecError
 from magicdec.engine.selectors.base import KVSelector
 from magicdec.engine.views.base import DraftView
+from magicdec.engine.views.failures import failures_named
 from magicdec.kernels.transfer import to_device
 
 
@@ -49,16 +50,11 @@ class CompactView(DraftView):
 
     def _select(self, keys: Tensor, queries: Tensor) -> Tensor:
         """Asks the selector and holds it to its contract: a wrong one must not draft garbage."""
-        name = type(self._selector).__name__
-        try:
+        with failures_named(self._selector):
             kept = self._selector.select(keys, queries, self._budget)
-        except MagicdecError:
-            raise
-        except Exception as error:  # a stranger's code
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise MagicdecError(f"selector {name} failed: {reason}") from error
         problem = breach(kept, keys, min(self._budget, keys.shape[1]))
         if problem:
+            name = type(self._selector).__name__
             raise MagicdecError(f"selector {name} returned {problem}")
         return kept
 

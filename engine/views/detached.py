@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from magicdec.engine.cache import KVCache, KVStore
 from magicdec.engine.model.decoder import KVAccess
 from magicdec.engine.selectors.base import KVSelector
+from magicdec.engine.trees.tree import Nodes
 from magicdec.engine.views.compact import CompactView
 
 
@@ -28,14 +29,17 @@ class DetachedView(CompactView):
         self._lengths[slot] = self._prefilled.lengths[0]
         self._prompts[slot] = self._prefilled.prompt_lengths[0]
 
-    def access(self, slots: Sequence[int], ahead: int, new: int = 1) -> KVAccess:
+    def access(
+        self, slots: Sequence[int], ahead: int, new: int = 1, nodes: Nodes | None = None
+    ) -> KVAccess:
         return self.store.access(
             slots,
             [self.entries(s) + ahead for s in slots],
-            [self._lengths[s] + ahead for s in slots],
+            [self._lengths[s] + (ahead if nodes is None else 0) for s in slots],
             [self._prompts[s] for s in slots],
             new,
             windowed=False,
+            nodes=nodes,
         )
 
     def commit(self, slots: Sequence[int], counts: Sequence[int]) -> None:

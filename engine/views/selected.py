@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from magicdec.engine.cache import KVCache, KVStore
 from magicdec.engine.model.decoder import Decoder, KVAccess
 from magicdec.engine.selectors.base import KVSelector
+from magicdec.engine.trees.tree import Nodes
 from magicdec.engine.views.compact import CompactView
 
 
@@ -30,15 +31,18 @@ class SelectedView(CompactView):
         assert prompt is not None
         self._fill(slot, self._cache, slot, list(prompt.queries))
 
-    def access(self, slots: Sequence[int], ahead: int, new: int = 1) -> KVAccess:
+    def access(
+        self, slots: Sequence[int], ahead: int, new: int = 1, nodes: Nodes | None = None
+    ) -> KVAccess:
         cache = self._cache
         return self.store.access(
             slots,
             [self.entries(s) + ahead for s in slots],
-            [cache.lengths[s] + ahead for s in slots],
+            [cache.lengths[s] + (ahead if nodes is None else 0) for s in slots],
             [cache.prompt_lengths[s] for s in slots],
             new,
             windowed=False,  # entries are not in text order, and the selection is small
+            nodes=nodes,
         )
 
     def commit(self, slots: Sequence[int], counts: Sequence[int]) -> None:

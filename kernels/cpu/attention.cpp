@@ -137,9 +137,13 @@ class Attention {
         }
         float *top = partial + queries * dim, *total = top + queries;
         for (int64_t m = 0; m < queries; m++) {
-            const int64_t own = p.lengths[at.b] - p.fresh + m / group - base;  // the query's key
+            const int64_t root = p.lengths[at.b] - p.tail - base;
+            const uint8_t* sees = p.tree ? p.tree + (at.b * p.fresh + m / group) * p.tail : nullptr;
+            // The query's position, which is its key where there is no tree.
+            const int64_t own = root + (sees ? std::count(sees, sees + p.tail, 1) - 1 : m / group);
             const int64_t low = p.window ? std::max<int64_t>(own + 1 - p.window, 0) : 0;
-            const int64_t high = std::min(std::max<int64_t>(own + 1, 0), end);
+            const int64_t high = sees ? end : std::min(std::max<int64_t>(own + 1, 0), end);
+            if (sees) hide(scores + m * BLOCK, sees, root, own, end);
             total[m] = weigh(scores + m * BLOCK, end, low, high, scale, top + m);
         }
         for (int64_t t = begin, stop; t < end; t = stop) {
@@ -149,6 +153,16 @@ class Attention {
             const auto [rows, stride] = widen(values, t, stop, wide);
             multiply_rows({score_rows, t, rows, stride, stop - t, partial, dim, dim, t != begin},
                           queries, soon);
+        }
+    }
+
+    // Hides the keys of the tree that its node at position `own` does not see.
+    void hide(float* s, const uint8_t* sees, int64_t root, int64_t own, int64_t end) const {
+        int64_t position = root;  // of the ancestor that comes next
+        for (int64_t i = 0; i < p.tail && root + i < end; i++) {
+            const bool seen = sees[i] && (!p.window || position > own - p.window);
+            position += sees[i];
+            if (!seen && root + i >= 0) s[root + i] = -INFINITY;
         }
     }
 

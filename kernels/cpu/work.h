@@ -9,6 +9,10 @@
 struct Problem {
     int64_t batch, heads, kv_heads, fresh, dim;  // fresh: T
     int64_t window;                              // 0: none
+    // [batch, T, tail], when the new tokens are nodes of trees (kernels/attention.py): which of its
+    // row's last `tail` keys each sees. Otherwise tail is T and tree null.
+    int64_t tail;
+    const uint8_t* tree;
     const int64_t *rows, *lengths;               // [batch]
     int64_t q_strides[3];                        // batch, T, head; in elements
     int64_t k_strides[3], v_strides[3];          // cache row, head, key
@@ -42,7 +46,7 @@ struct Layout {
 
     // The first key of batch row b that any query sees, and the blocks from there on.
     static int64_t start(const Problem& p, int64_t b) {
-        return p.window ? std::max<int64_t>(0, p.lengths[b] - p.fresh + 1 - p.window) : 0;
+        return p.window ? std::max<int64_t>(0, p.lengths[b] - p.tail + 1 - p.window) : 0;
     }
     static int64_t blocks(const Problem& p, int64_t b) {
         return (p.lengths[b] + BLOCK - 1) / BLOCK - start(p, b) / BLOCK;

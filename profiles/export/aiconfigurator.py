@@ -1,4 +1,8 @@
-"""AIConfigurator's arguments: draft length and mean accepted tokens, for its simulation."""
+"""AIConfigurator's arguments: draft length and mean accepted tokens, for its simulation.
+
+As in aiconfigurator 0.12.0: `--nextn` and `--nextn-accepted` of its command line, within 0..nextn
+(`normalize_speculative_decoding`).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ def render(plan: Plan, options: EngineOptions) -> Export:
     accepted = plan.acceptance.length(gamma) - 1
     notes = (
         f"--nextn-accepted is Ω − 1 = {accepted:.4g} at γ {gamma}, the measured acceptance; "
-        "AIConfigurator brings its own costs",
+        "AIConfigurator (checked against 0.12.0) brings its own costs",
     )
     return Export(f"--nextn {gamma} --nextn-accepted {accepted:.6g}\n", notes)
 

@@ -1,4 +1,9 @@
-"""llama.cpp's `llama-server` arguments (b11549): one γ for every batch and context."""
+"""llama.cpp's `llama-server` arguments: one γ for every batch and context.
+
+As in the llama.cpp that llama-cpp-python 0.3.36 brings (`common/arg.cpp`, `common/speculative.cpp`;
+b11549 has the same): `draft-simple` refuses to start without a draft model, and the rates to
+replay must be as many as `--spec-draft-n-max`, in 0..1 and not rising.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +33,7 @@ def render(plan: Plan, options: EngineOptions) -> Export:
             f"this is {gamma} for all"
         )
     arguments = ["--spec-type", "draft-simple"]
-    if options.draft_model:
-        arguments += ["--spec-draft-model", options.draft_model]
+    arguments += ["--spec-draft-model", options.drafter("llama.cpp")]
     arguments += ["--spec-draft-n-max", str(gamma), "--spec-draft-n-min", "0",
                   "--spec-draft-p-min", "0"]  # fmt: skip
     if options.replay:
@@ -44,6 +48,8 @@ def check(text: str) -> None:
     found = read_arguments(text, KNOWN, NAME)
     if found.get("--spec-type") != "draft-simple":
         raise wrong(NAME, "--spec-type must be draft-simple")
+    if not found.get("--spec-draft-model"):
+        raise wrong(NAME, "draft-simple needs --spec-draft-model")
     most, least = (found.get(f"--spec-draft-n-{end}", "") for end in ("max", "min"))
     if not most.isdecimal() or not least.isdecimal() or not int(least) <= int(most) >= 1:
         raise wrong(NAME, "--spec-draft-n-max must be at least 1 and --spec-draft-n-min not above")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from magicdec.profiles.export.drafts import drafted_by
 from magicdec.profiles.export.plan import Plan
 from magicdec.profiles.storage.header import Header
 
@@ -31,7 +32,7 @@ def plan_notes(plan: Plan) -> Iterator[str]:
     acceptance = plan.acceptance
     rates = " ".join(f"{rate:.3f}" for rate in acceptance.rates)
     steps = acceptance.drafted[0] if acceptance.drafted else 0
-    yield f"drafter: {plan.header.model} for itself over {plan.drafter.label}"
+    yield f"drafter: {drafted_by(plan)}"
     yield f"acceptance by position, unconditional, over {steps:,} steps: {rates or 'not measured'}"
     yield (
         "transfers: acceptance, to the same model, text and drafter in any engine; for another "

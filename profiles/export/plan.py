@@ -11,8 +11,9 @@ from itertools import pairwise
 from magicdec.engine.errors import ConfigError
 from magicdec.profiles.export.acceptance import PooledAcceptance, pool
 from magicdec.profiles.export.timings import Timing
+from magicdec.profiles.storage.drafter import Drafter
 from magicdec.profiles.storage.header import Header
-from magicdec.profiles.storage.schema import Cell, Drafter
+from magicdec.profiles.storage.schema import Cell
 
 #: Time per token relative to plain decoding, by γ; 0 is plain decoding itself.
 Times = Mapping[int, float]

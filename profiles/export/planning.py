@@ -11,14 +11,18 @@ from pathlib import Path
 from magicdec.engine.errors import ConfigError
 from magicdec.profiles.export.plan import Place, Plan, Times, measured_times, target_times
 from magicdec.profiles.export.timings import read_timings
+from magicdec.profiles.storage.drafter import Drafter
 from magicdec.profiles.storage.fields import clean, last_part
-from magicdec.profiles.storage.schema import Cell, Drafter, Profile
+from magicdec.profiles.storage.schema import Cell, Profile
+
+CHOICES = ("draft", "selector", "budget", "temperature", "batch", "context")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """Which cells to export, and how. None: all, or the best."""
 
+    draft: str | None = None
     selector: str | None = None
     budget: int | None = None
     temperature: float | None = None
@@ -47,8 +51,8 @@ def make_plan(profile: Profile, wanted: Wanted) -> Plan:
         notes = (f"left out for not being lossless: {len(fitting) - len(cells)} of the cells",)
     if len(drafters) > 1:
         notes += (
-            f"one of {len(drafters)} drafters: that with most cells, then the fastest; --selector, "
-            "--budget and --temperature choose",
+            f"one of {len(drafters)} drafters: that with most cells, then the fastest; --draft, "
+            "--selector, --budget and --temperature choose",
         )
     times: dict[Place, dict[int, float]]
     if wanted.target_timings is not None:
@@ -87,8 +91,7 @@ def _with_fixed(
 
 
 def _fits(cell: Cell, wanted: Wanted) -> bool:
-    names = ("selector", "budget", "temperature", "batch", "context")
-    return all(getattr(wanted, n) in (None, getattr(cell.key, n)) for n in names)
+    return all(getattr(wanted, n) in (None, getattr(cell.key, n)) for n in CHOICES)
 
 
 def _score(cells: Sequence[Cell]) -> tuple[int, float]:
@@ -104,9 +107,10 @@ def _choices(profile: Profile) -> str:
         return "none"
     keys = [cell.key for cell in profile.finished]
     parts = []
-    for name in ("selector", "budget", "temperature", "batch", "context"):
-        values = sorted({getattr(key, name) for key in keys})
-        parts.append(f"{name} {', '.join(f'{v:g}' if name != 'selector' else v for v in values)}")
+    for name in CHOICES:
+        found = {getattr(key, name) for key in keys} - {None}
+        shown = [value if isinstance(value, str) else f"{value:g}" for value in sorted(found)]
+        parts += [f"{name} {', '.join(shown)}"] if shown else []
     return "; ".join(parts)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 from typing import Protocol, cast
 
+from magicdec.profiles.export.drafts import expressed
 from magicdec.profiles.export.notes import plan_notes
 from magicdec.profiles.export.plan import Plan
 from magicdec.profiles.export.settings import EngineOptions, Export
@@ -31,6 +33,9 @@ def format_named(name: str) -> Format:
 def export(plan: Plan, name: str, options: EngineOptions) -> Export:
     """Renders, checks what was rendered, and adds what the numbers are worth."""
     format = format_named(name)
+    unsaid = expressed(plan, name, options)
+    if plan.drafter.kind == "model" and options.draft_model is None:
+        options = replace(options, draft_model=plan.drafter.draft)
     made = format.render(plan, options)
     format.check(made.text)
-    return Export(made.text, (*plan_notes(plan), *made.notes))
+    return Export(made.text, (*plan_notes(plan), *unsaid, *made.notes))

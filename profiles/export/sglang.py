@@ -1,4 +1,10 @@
-"""SGLang's `--speculative-adaptive-config` file: draft lengths to try, by batch size."""
+"""SGLang's `--speculative-adaptive-config` file: draft lengths to try, by batch size.
+
+As in sglang 0.5.23 (`_load_adaptive_config`, `AdaptiveStepSlot`): keys that are numbers are lower
+bounds of the batch size, a batch below the first uses the first; other keys, and other members of
+an entry, tune the adaptation. It runs for EAGLE and EAGLE3 with topk 1, else SGLang says that it is
+switched off; `--speculative-num-steps` must be one of the candidates.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +18,8 @@ from magicdec.profiles.storage.fields import shown
 from magicdec.profiles.storage.reading import parse_json
 
 NAME = "SGLang"
+TUNING = {"ema_alpha", "update_interval", "warmup_batches", "up_hysteresis", "down_hysteresis",
+          "ceiling_coeff"}  # fmt: skip
 NEAR = 1.03  # times the best time per token: as good, by what a short run can tell
 
 
@@ -28,7 +36,7 @@ def render(plan: Plan, options: EngineOptions) -> Export:
     start = max(plan.best(plan.batches[0]), 1)
     if not any(start in entry["candidate_steps"] for entry in config.values()):
         start = max(step for entry in config.values() for step in entry["candidate_steps"])
-    flags = []
+    flags = ["--speculative-algorithm", "EAGLE3"]
     if options.draft_model:
         flags += ["--speculative-draft-model-path", options.draft_model]
     flags += ["--speculative-num-steps", str(start), "--speculative-eagle-topk", "1",
@@ -36,7 +44,8 @@ def render(plan: Plan, options: EngineOptions) -> Export:
               "--speculative-adaptive-config", "FILE"]  # fmt: skip
     notes = [
         f"for SGLang: {shlex.join(flags)}",
-        "SGLang adapts steps for EAGLE drafters with topk 1",
+        "SGLang (checked against 0.5.23) adapts steps for EAGLE and EAGLE3 drafters with topk 1 "
+        "only: the draft model must be one",
         f"candidates are the γ within {NEAR - 1:.0%} of the best; keys are lower bounds, batches "
         f"above {plan.batches[-1]} were not measured",
     ]
@@ -58,17 +67,18 @@ def check(text: str) -> None:
     config = parse_json(text, "the configuration")
     if not isinstance(config, dict) or not config:
         raise wrong(NAME, "the file must be an object with an entry per batch size")
-    for key, entry in config.items():
-        if not (key.isascii() and key.isdigit() and str(int(key)) == key and key != "0"):
-            raise wrong(NAME, f"a key must be a batch size, got {shown(key)}")
-        if not isinstance(entry, dict) or set(entry) != {"candidate_steps"}:
-            raise wrong(NAME, f"batch {key} must have candidate_steps and nothing else")
+    entries = {key: entry for key, entry in config.items() if key.isdigit()}
+    if not entries:
+        raise wrong(NAME, "there is no batch size among its keys")
+    if unknown := set(config) - set(entries) - TUNING:
+        raise wrong(NAME, f"a key must be a batch size, got {shown(min(unknown))}")
+    for key, entry in entries.items():
+        if not isinstance(entry, dict) or "candidate_steps" not in entry:
+            raise wrong(NAME, f"batch {key} must have candidate_steps")
+        if unknown := set(entry) - TUNING - {"candidate_steps"}:
+            raise wrong(NAME, f"batch {key} has an unknown member {shown(min(unknown))}")
         steps = entry["candidate_steps"]
         if not isinstance(steps, list) or not steps or not all(map(is_count, steps)):
             raise wrong(NAME, f"candidate_steps of batch {key} must be a list of integers")
-        if steps != sorted(set(steps)):
-            raise wrong(NAME, f"candidate_steps of batch {key} must ascend without repetition")
-    if "1" not in config:
-        raise wrong(NAME, "keys are lower bounds, so one must be 1")
-    if all(entry["candidate_steps"] == [0] for entry in config.values()):
+    if all(entry["candidate_steps"] == [0] for entry in entries.values()):
         raise wrong(NAME, "no entry speculates")

@@ -1,4 +1,10 @@
-"""TensorRT-LLM's YAML: a draft model with γ by batch size."""
+"""TensorRT-LLM's YAML: a draft model with γ by batch size.
+
+As in `llmapi/llm_args.py` of its main branch (autumn 2026): `DraftTargetDecodingConfig`, told by
+`decoding_type: Draft_Target`, and `draft_len_schedule`, whose smallest key must have
+`max_draft_len`. Releases before these types were told apart by that name call it DraftTarget;
+those that read the keys as lower bounds also want a key of 1.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +20,12 @@ from magicdec.profiles.storage.fields import shown
 NAME = "TensorRT-LLM"
 UPPER = "upper bounds (newer releases, which stop speculating above the last)"
 LOWER = "lower bounds (older releases)"
-KNOWN = {"decoding_type", "max_draft_len", "speculative_model", "draft_len_schedule"}
+TYPES = ("Draft_Target", "DraftTarget")  # of newer and older releases
+KNOWN = {
+    "decoding_type", "max_draft_len", "speculative_model", "speculative_model_dir",
+    "draft_len_schedule", "max_concurrency", "load_format", "acceptance_window",
+    "acceptance_length_threshold", "max_total_draft_tokens", "use_rejection_sampling",
+}  # fmt: skip
 
 
 def render(plan: Plan, options: EngineOptions) -> Export:
@@ -22,10 +33,14 @@ def render(plan: Plan, options: EngineOptions) -> Export:
     plan.speculates()
     parts, notes = _descending(plan)
     most = parts[0].gamma
+    notes.append(
+        f"checked against TensorRT-LLM's main branch of autumn 2026; releases that refuse "
+        f"{TYPES[0]} call it {TYPES[1]}"
+    )
     model = json.dumps(options.drafter("tensorrt-llm"))  # a JSON string is a YAML string
     lines = [
         "speculative_config:",
-        "  decoding_type: DraftTarget",
+        f"  decoding_type: {TYPES[0]}",
         f"  max_draft_len: {most}",
         f"  speculative_model: {model}",
     ]
@@ -74,14 +89,17 @@ def check(text: str) -> None:
         raise wrong(NAME, "there is no speculative_config")
     if unknown := [name for name in spec if name not in KNOWN]:
         raise wrong(NAME, f"unknown member {shown(unknown[0])}")
-    if spec.get("decoding_type") != "DraftTarget":
-        raise wrong(NAME, "decoding_type must be DraftTarget")
-    if not isinstance(spec.get("speculative_model"), str) or not spec["speculative_model"]:
+    if spec.get("decoding_type") not in TYPES:
+        raise wrong(NAME, f"decoding_type must be {TYPES[0]}, in older releases {TYPES[1]}")
+    model = spec.get("speculative_model", spec.get("speculative_model_dir"))
+    if not isinstance(model, str) or not model:
         raise wrong(NAME, "speculative_model must name a draft model")
     most = spec.get("max_draft_len")
     if not is_count(most) or most < 1:
         raise wrong(NAME, "max_draft_len must be an integer of at least 1")
     if "draft_len_schedule" in spec:
+        if spec.get("max_concurrency") is not None:
+            raise wrong(NAME, "draft_len_schedule and max_concurrency exclude each other")
         _check_schedule(spec["draft_len_schedule"], most)
 
 

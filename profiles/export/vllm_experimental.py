@@ -1,4 +1,7 @@
-"""γ by batch size and context, as proposed for vLLM (pull request 48944): not in any release."""
+"""γ by batch size and context, as proposed for vLLM (pull request 48944).
+
+Not in vLLM 0.33.0, which refuses entries of five items.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Drafting over a sparse cache in vLLM: the Vegas fork, and vllm RFC 47351. In no release."""
+"""Drafting over a sparse cache in vLLM: the Vegas fork, and vllm RFC 47351.
+
+Names as in these two; vLLM 0.33.0 has none of them, and refuses the method.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,12 @@ MEMBERS = KNOWN | {"sparse_attn_algorithm", "sparse_attn_ratio", "sparse_attn_mi
 
 def render(plan: Plan, options: EngineOptions) -> Export:
     plan.speculates()
-    algorithm = ALGORITHMS.get(plan.drafter.selector)
-    if algorithm is None:
+    drafter = plan.drafter
+    algorithm = ALGORITHMS.get(drafter.selector or "")
+    if algorithm is None or drafter.budget is None or drafter.kind != "self":
         raise ConfigError(
-            f"the fork knows no selector like {plan.drafter.selector}; "
-            f"give --selector {' or '.join(ALGORITHMS)}"
+            f"the fork knows no drafter like {drafter.way}; "
+            f"give --draft self --selector {' or '.join(ALGORITHMS)}"
         )
     contexts = sorted({cell.key.context for cell in plan.cells})
     if len(contexts) > 1:
@@ -33,14 +37,14 @@ def render(plan: Plan, options: EngineOptions) -> Export:
     config: dict[str, Any] = {
         "method": "sparse_attn",
         "sparse_attn_algorithm": algorithm,
-        "sparse_attn_ratio": round(min(1.0, plan.drafter.budget / contexts[0]), 6),
+        "sparse_attn_ratio": round(min(1.0, drafter.budget / contexts[0]), 6),
         "sparse_attn_min_tokens": LEAST,
         "num_speculative_tokens": gamma,
     }
     notes = [
         "EXPERIMENTAL: method sparse_attn is the Vegas fork's and vllm RFC 47351's; no release "
         "has it",
-        f"ratio: budget {plan.drafter.budget} ÷ context {contexts[0]:,}; one γ for every batch",
+        f"ratio: budget {drafter.budget} ÷ context {contexts[0]:,}; one γ for every batch",
     ]
     if options.replay:
         config |= replayed(plan, gamma)

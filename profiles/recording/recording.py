@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import cast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from magicdec.engine.config import DecodeConfig, DraftWeights, SamplingConfig
+from magicdec.engine.config import DecodeConfig
 from magicdec.engine.errors import MagicdecError
 from magicdec.engine.request import Request
 from magicdec.engine.session import Session
-from magicdec.profiles.recording.measuring import Bench, Listener, Predict
+from magicdec.profiles.passes import Listener, Passes
+from magicdec.profiles.recording.measuring import Bench, Predict
 from magicdec.profiles.recording.plan import Group, groups
 from magicdec.profiles.storage.from_reports import failed_cell
 from magicdec.profiles.storage.schema import Cell, CellKey
@@ -34,22 +34,22 @@ class Progress:
 
 @dataclass(slots=True)
 class Recording:
-    """base: what all cells share; its γ, drafter and temperature do not matter."""
+    """Everything but what is to be measured."""
 
     session: Session
     make_rows: MakeRows
-    base: DecodeConfig
     repeats: int
     listen: Listener
     tell: Callable[[Progress], None]
     predict: Predict
 
-    def run(self, cells: Sequence[CellKey], writer: ProfileWriter) -> None:
-        """Skips what the file has. A cell that fails is written as failed, and the sweep goes on.
+    def run(self, cells: Mapping[CellKey, DecodeConfig], writer: ProfileWriter) -> None:
+        """Measures each cell with its settings, but for those that the file has. One that fails is
+        written as failed, and the sweep goes on.
 
         Raises OSError when the file cannot be written.
         """
-        todo = groups(cells, writer.finished)
+        todo = groups(list(cells), writer.finished)
         total, done, begun = sum(len(group.cells) for group in todo), 0, time.monotonic()
         for group in todo:
             measure = self._measure(group)
@@ -58,7 +58,7 @@ class Recording:
                 left = spent / done * (total - done) if done else None
                 self.tell(Progress(key, done, total, left))
                 try:
-                    cell = measure(key)
+                    cell = measure(key, cells[key])
                 except MagicdecError as error:
                     cell = failed_cell(key, " ".join(str(error).split())[:1000])
                 writer.append(cell)
@@ -66,29 +66,15 @@ class Recording:
                 left = (time.monotonic() - begun) / done * (total - done)
                 self.tell(Progress(key, done, total, left, cell))
 
-    def _measure(self, group: Group) -> Callable[[CellKey], Cell]:
+    def _measure(self, group: Group) -> Callable[[CellKey, DecodeConfig], Cell]:
         """Measures cells of a group. Its rows are made with the first cell that needs them."""
         made: list[Bench] = []
 
-        def measure(key: CellKey) -> Cell:
+        def measure(key: CellKey, config: DecodeConfig) -> Cell:
             if not made:
                 rows = self.make_rows(group.batch, group.context)
-                made.append(Bench(self.session, rows, group.batch, self.listen, self.predict))
-            return made[0].measure(key, self._config(key), self.repeats)
+                passes = Passes(self.session, rows, group.batch)
+                made.append(Bench(passes, self.listen, self.predict))
+            return made[0].measure(key, config, self.repeats)
 
         return measure
-
-    def _config(self, key: CellKey) -> DecodeConfig:
-        """Raises ConfigError for settings that contradict each other."""
-        sampling = self.base.sampling
-        if key.temperature != sampling.temperature:
-            sampling = (
-                SamplingConfig()
-                if key.temperature == 0
-                else replace(sampling, temperature=key.temperature)
-            )
-        weights = cast(DraftWeights, key.draft_weights)  # DecodeConfig checks it
-        return replace(
-            self.base, gamma=key.gamma, budget=key.budget, selector=key.selector,
-            selector_options=dict(key.selector_options), draft_weights=weights, sampling=sampling,
-        )  # fmt: skip

@@ -7,14 +7,16 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Literal
 
-from magicdec.engine.config import MAX_GAMMA
+from magicdec.engine.config import LOOKUP, MAX_GAMMA, SELF
 from magicdec.engine.events import PHASES, PhaseTimes
+from magicdec.profiles.storage.drafter import FULL
 from magicdec.profiles.storage.fields import COUNT, Fields, last_part, model_name
 from magicdec.profiles.storage.header import Grid, Header, Source
 from magicdec.profiles.storage.schema import (
     Cell,
     CellKey,
     Predicted,
+    Prefill,
     Repeat,
     Sample,
     StepTimes,
@@ -60,6 +62,8 @@ def _grid(fields: Fields) -> Grid:
         gamma=fields.integers("gamma"),
         temperature=fields.numbers("temperature"),
         draft_weights=fields.texts("draft_weights"),
+        draft=fields.maybe("draft", fields.texts) or (),
+        draft_kv=fields.maybe("draft_kv", fields.texts) or (),
     )
 
 
@@ -86,6 +90,7 @@ def cell_from_json(value: object, where: str) -> Cell:
         step=_step(fields),
         peak_memory_bytes=fields.maybe("peak_memory_bytes", fields.integer),
         predicted=None if predicted is None else _predicted(predicted),
+        prefill=fields.maybe("prefill", lambda name: _prefill(fields.inner(name))),
         lossless=_verdict(fields.inner("lossless")),
     )
     _check_counts(cell, fields)
@@ -96,15 +101,22 @@ def cell_from_json(value: object, where: str) -> Cell:
 
 
 def key_from_json(fields: Fields) -> CellKey:
+    """Without `draft` the model drafts for itself, without `draft_kv` over a selection."""
+    draft = fields.maybe("draft", fields.text) or SELF
+    kept = fields.maybe("draft_kv", lambda name: fields.choice(name, "selected", FULL))
+    selector = None if draft == LOOKUP or kept == FULL else fields.text("selector")
+    budgeted = selector not in (None, FULL)
     return CellKey(
         batch=fields.integer("batch", 1, 100_000),
         context=fields.integer("context", 1, 100_000_000),
-        selector=fields.text("selector"),
+        selector=selector,
         selector_options=tuple(sorted(fields.scalars("selector_options").items())),
-        budget=fields.integer("budget", 1, 100_000_000),
+        budget=fields.integer("budget", 1, 100_000_000) if budgeted else None,
         gamma=fields.integer("gamma", 1, MAX_GAMMA),
         temperature=fields.number("temperature", 0, 100),
         draft_weights=fields.text("draft_weights"),
+        draft=draft,
+        draft_kv=kept or "selected",
     )
 
 
@@ -137,6 +149,11 @@ def _step(fields: Fields) -> StepTimes:
 
 def _predicted(fields: Fields) -> Predicted:
     return Predicted(fields.maybe("speedup", fields.number), _step(fields))
+
+
+def _prefill(fields: Fields) -> Prefill:
+    tokens = fields.integer("prompt_tokens")
+    return Prefill(fields.seconds("seconds"), tokens, fields.integer("reused_tokens", 0, tokens))
 
 
 def _verdict(fields: Fields) -> Verdict:

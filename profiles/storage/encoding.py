@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from magicdec.engine.events import PHASES
+from magicdec.profiles.storage.fields import model_name
 from magicdec.profiles.storage.header import Header
 from magicdec.profiles.storage.schema import (
     SCHEMA,
@@ -31,7 +32,8 @@ def header_to_json(header: Header) -> dict[str, Any]:
             "documents": [asdict(source) for source in header.documents],
             "max_new_tokens": header.max_new_tokens,
         },
-        "grid": {name: list(values) for name, values in asdict(header.grid).items()},
+        "grid": {name: list(values) for name, values in asdict(header.grid).items()}
+        | {"draft": list(map(model_name, header.grid.draft))},
     }
 
 
@@ -58,13 +60,19 @@ def cell_to_json(cell: Cell) -> dict[str, Any]:
         "step_s": asdict(cell.step),
         "peak_memory_bytes": cell.peak_memory_bytes,
         "predicted": _predicted(cell.predicted),
+        "prefill": None if cell.prefill is None else asdict(cell.prefill),
         "speedup": {"decode": cell.speedup, "end_to_end": cell.speedup_end_to_end},
         "lossless": _verdict(cell.lossless),
     }
 
 
 def key_to_json(key: CellKey) -> dict[str, Any]:
-    return {**asdict(key), "selector_options": dict(key.selector_options)}
+    """A draft model by its name, without the user's folders."""
+    return {
+        **asdict(key),
+        "selector_options": dict(key.selector_options),
+        "draft": model_name(key.draft),
+    }
 
 
 def _repeat(repeat: Repeat) -> dict[str, Any]:

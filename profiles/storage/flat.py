@@ -14,6 +14,8 @@ def flat(cell: Cell) -> dict[str, Scalar]:
     return {
         "batch": key.batch,
         "context": key.context,
+        "draft": key.draft,
+        "draft_kv": key.draft_kv,
         "selector": key.selector,
         "selector_options": options or None,
         "budget": key.budget,
@@ -32,6 +34,9 @@ def flat(cell: Cell) -> dict[str, Scalar]:
         "acceptance_rate_per_position": rates or None,
         "num_spec_steps": cell.num_spec_steps if cell.drafted else None,
         **_times(step),
+        "prefill_s": cell.prefill.seconds if cell.prefill else None,
+        "prefill_prompt_tokens": cell.prefill.prompt_tokens if cell.prefill else None,
+        "prefill_reused_tokens": cell.prefill.reused_tokens if cell.prefill else None,
         "peak_memory_bytes": cell.peak_memory_bytes,
         "lossless": lossless_word(cell),
         "error": cell.error,

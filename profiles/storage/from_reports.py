@@ -13,6 +13,7 @@ from magicdec.profiles.storage.schema import (
     Cell,
     CellKey,
     Predicted,
+    Prefill,
     Repeat,
     Sample,
     StepTimes,
@@ -28,6 +29,7 @@ def cell_of(
     lossless: Losslessness | None = None,
     predicted: Predicted | None = None,
     peak_memory_bytes: int | None = None,
+    prefill: Prefill | None = None,
 ) -> Cell:
     """A finished cell; `passes` are the (plain, speculative) reports of its repeats."""
     spec = [report for _, report in passes]
@@ -42,12 +44,17 @@ def cell_of(
         step=step or StepTimes(),
         peak_memory_bytes=peak_memory_bytes,
         predicted=predicted,
+        prefill=prefill,
         lossless=verdict_of(lossless),
     )
 
 
 def failed_cell(key: CellKey, error: str) -> Cell:
     return Cell(key=key, status="failed", error=error)
+
+
+def prefill_of(report: RunReport) -> Prefill:
+    return Prefill(report.phases.prefill, report.prompt_tokens, report.reused_prompt_tokens)
 
 
 def sample_of(report: RunReport) -> Sample:

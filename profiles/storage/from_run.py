@@ -8,6 +8,7 @@ from typing import Any
 from magicdec.engine.errors import ConfigError
 from magicdec.profiles.records import RUN_SCHEMA
 from magicdec.profiles.storage.decoding import cell_from_json, header_from_json
+from magicdec.profiles.storage.fields import model_name
 from magicdec.profiles.storage.header import Grid
 from magicdec.profiles.storage.schema import Profile
 
@@ -26,8 +27,6 @@ def _translated(run: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     env, config, rows = run["env"], run["config"], run["rows"]
     if config["gamma"] == 0:
         raise ValueError("gamma 0 does not speculate")
-    if config.get("draft", "self") != "self" or config.get("draft_kv", "selected") != "selected":
-        raise ValueError("profiles know only the self-drafter over a selection")
     baseline, spec = run.get("baseline"), run["speculative_decoding"]
     documents = {row["document"]: row["prompt_tokens"] for row in rows}
     header = {
@@ -57,6 +56,8 @@ def _translated(run: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
             "gamma": config["gamma"],
             "temperature": config["temperature"],
             "draft_weights": env.get("draft_weights", config["draft_weights"]),
+            "draft": model_name(config.get("draft", "self")),
+            "draft_kv": config.get("draft_kv", "selected"),
         },
         "status": "failed" if failure else "ok",
         "error": failure,

@@ -28,6 +28,8 @@ class Grid:
     gamma: tuple[int, ...] = ()
     temperature: tuple[float, ...] = ()
     draft_weights: tuple[str, ...] = ()
+    draft: tuple[str, ...] = ()
+    draft_kv: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from magicdec.profiles.records import RUN_SCHEMA
 from magicdec.profiles.storage.decoding import cell_from_json, header_from_json
 from magicdec.profiles.storage.fields import clean, last_part, shown
 from magicdec.profiles.storage.from_run import profile_of_run
-from magicdec.profiles.storage.schema import SCHEMA, Cell, CellKey, Profile
+from magicdec.profiles.storage.schema import OLDER, SCHEMA, Cell, CellKey, Profile
 
 MAX_BYTES = 64 * 2**20
 MAX_LINE = 4 * 2**20
@@ -91,7 +91,7 @@ def _run_document(first: str, text: str, name: str) -> Profile | None:
 
 def _check_schema(value: object, name: str) -> None:
     schema = value.get("schema") if isinstance(value, dict) else None
-    if schema == SCHEMA:
+    if schema in (SCHEMA, *OLDER):
         return
     found = (
         re.fullmatch(r"magicdec\.profile/(\d{1,9})", schema) if isinstance(schema, str) else None

@@ -4,68 +4,43 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field, fields
 from typing import Literal
 
 from magicdec.engine.events import PhaseTimes
-from magicdec.profiles.storage.header import Header, Scalar
+from magicdec.profiles.storage.drafter import Drafter
+from magicdec.profiles.storage.header import Header
 
-SCHEMA = "magicdec.profile/1"
+SCHEMA = "magicdec.profile/2"
+OLDER = ("magicdec.profile/1",)  # without `draft`, `draft_kv`: the model itself over a selection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CellKey:
-    """One setting. `selector_options` are sorted pairs, so that equal settings are equal keys."""
+class CellKey(Drafter):
+    """One setting: a way to draft, so far ahead, at a place."""
 
     batch: int
     context: int  # prompt tokens of a row
-    selector: str
-    selector_options: tuple[tuple[str, Scalar], ...] = ()
-    budget: int
     gamma: int
-    temperature: float
-    draft_weights: str
 
-    def __lt__(self, other: CellKey) -> bool:
+    @classmethod
+    def at(cls, drafter: Drafter, *, batch: int, context: int, gamma: int) -> CellKey:
+        """A drafter at a place."""
+        return cls(*astuple(drafter), batch=batch, context=context, gamma=gamma)
+
+    def __lt__(self, other: Drafter) -> bool:
+        if not isinstance(other, CellKey):
+            return NotImplemented
         mine, theirs = ((k.batch, k.context, k.drafter.order, k.gamma) for k in (self, other))
         return mine < theirs
 
     @property
     def drafter(self) -> Drafter:
-        return Drafter(
-            self.selector, self.selector_options, self.budget, self.temperature, self.draft_weights
-        )
+        return Drafter(*(getattr(self, field.name) for field in fields(Drafter)))
 
     @property
     def label(self) -> str:
         return f"B {self.batch}, context {self.context:,}, {self.drafter.label}, γ {self.gamma}"
-
-
-@dataclass(frozen=True, slots=True)
-class Drafter:
-    """What acceptance depends on besides the text: how drafts are made and drawn."""
-
-    selector: str
-    selector_options: tuple[tuple[str, Scalar], ...]
-    budget: int
-    temperature: float
-    draft_weights: str
-
-    def __lt__(self, other: Drafter) -> bool:
-        return self.order < other.order
-
-    @property
-    def order(self) -> tuple[str, int, float, str, str]:
-        """Options come last and as text: two values of one option may be of different types."""
-        options = repr(self.selector_options)
-        return self.selector, self.budget, self.temperature, self.draft_weights, options
-
-    @property
-    def label(self) -> str:
-        options = "".join(f" {name}={value}" for name, value in self.selector_options)
-        drawn = f", T {self.temperature:g}" if self.temperature else ""
-        weights = "" if self.draft_weights == "same" else f", {self.draft_weights} draft"
-        return f"{self.selector}{options} {self.budget}{weights}{drawn}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +105,17 @@ class StepTimes:
 
 
 @dataclass(frozen=True, slots=True)
+class Prefill:
+    """Of a cell's rows, before anything was timed. Of `prompt_tokens` so many were there already:
+    shared by rows, or kept from another cell or run. With none reused the seconds are a prefill's,
+    with all reused those of a copy."""
+
+    seconds: float
+    prompt_tokens: int
+    reused_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class Predicted:
     """What the cost model said before the cell was measured."""
 
@@ -160,6 +146,7 @@ class Cell:
     step: StepTimes = field(default_factory=StepTimes)
     peak_memory_bytes: int | None = None
     predicted: Predicted | None = None
+    prefill: Prefill | None = None
     lossless: Verdict = field(default_factory=lambda: Verdict(False))
 
     @property

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
 from magicdec.engine.errors import ConfigError
+from magicdec.profiles.calibrated import FINGERPRINT
 from magicdec.profiles.storage.encoding import cell_to_json, header_to_json
-from magicdec.profiles.storage.header import Header, Source
+from magicdec.profiles.storage.header import Header, Scalar, Source
+from magicdec.profiles.storage.locking import lock
 from magicdec.profiles.storage.reading import read_profile
-from magicdec.profiles.storage.schema import Cell, CellKey
+from magicdec.profiles.storage.schema import OLDER, SCHEMA, Cell, CellKey
 
 _WORDS = {"kv_dtype": "KV dtype", "documents": "text", "max_new_tokens": "number of new tokens"}
 
@@ -21,22 +24,34 @@ class ProfileWriter:
     """A profile file under way. An existing one is continued when it measures the same thing.
 
     `finished` are the settings that need not be measured again; a failed one may be tried anew,
-    its later line then counts. One process at a time: nothing guards a file against two.
+    its later line then counts. One writer at a time: the file is locked until it is closed.
 
-    Raises ConfigError where the path holds something else, or a profile of another model,
-    workload or precision; OSError when it cannot be written.
+    Raises ConfigError where the path holds something else, a profile of another model, workload,
+    precision or machine, or one that somebody is writing; OSError when it cannot be written.
     """
 
     def __init__(self, path: Path, header: Header) -> None:
         self.path = path
         self.finished: set[CellKey] = set()
         self.failed: set[CellKey] = set()
-        if path.exists() and path.stat().st_size and not self._is_torn_header():
+        self._file: BinaryIO = path.open("ab")
+        try:
+            if not lock(self._file):
+                raise ConfigError(
+                    f"{path} is being written by another process; wait for it, or give another file"
+                )
+            self._begin(header)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _begin(self, header: Header) -> None:
+        if self.path.stat().st_size and not self._is_torn_header():
             self._resume(header)
-            self._file: BinaryIO = path.open("ab")
-        else:
-            self._file = path.open("wb")
-            self._append(header_to_json(header))
+            return
+        if self.path.stat().st_size:
+            self._file.truncate(0)
+        self._append(header_to_json(header))
 
     def append(self, cell: Cell) -> None:
         """On disk when this returns."""
@@ -82,9 +97,25 @@ class ProfileWriter:
                     f"{self.path} records another {_WORDS.get(name, name)} ({_shown(before)}, now "
                     f"{_shown(now)}); give another file"
                 )
+        if different := other_machine(profile.header.environment, header.environment):
+            raise ConfigError(
+                f"{self.path} was measured elsewhere ({different}); give another file"
+            )
         self._cut_torn_line()
+        self._renew_schema()
         for cell in profile.cells:
             (self.finished if cell.status == "ok" else self.failed).add(cell.key)
+
+    def _renew_schema(self) -> None:
+        """Lines of this version follow: a header of an older one is made to say so. Only the
+        version's digit changes, so that nothing moves."""
+        with self.path.open("r+b") as file:
+            begin = file.readline()
+            for older in OLDER:
+                place = begin.find(f'"{older}"'.encode())
+                if place >= 0:
+                    file.seek(place + 1)
+                    file.write(SCHEMA.encode())
 
     def _cut_torn_line(self) -> None:
         """Removes what follows the last line that is whole, and gives that one its line end."""
@@ -117,3 +148,12 @@ def _shown(value: object) -> str:
         if isinstance(source, Source)
     )
     return f"{', '.join(names):.60}"
+
+
+def other_machine(before: Mapping[str, Scalar], now: Mapping[str, Scalar]) -> str:
+    """What times depend on and is not as it was, "threads 2, now 4"; empty when all is."""
+    return ", ".join(
+        f"{words} {before[key]}, now {now[key]}"
+        for key, words in FINGERPRINT.items()
+        if key in before and key in now and before[key] != now[key]
+    )

@@ -9,15 +9,19 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from magicdec.engine.config import DecodeConfig, DraftWeights
-from magicdec.engine.draft_view import view_capacity
+from magicdec.engine.config import SELF, DecodeConfig, DraftWeights
+from magicdec.engine.draft_view import make_view, view_capacity
 from magicdec.engine.drafter import draft_weights
 from magicdec.engine.events import Event
 from magicdec.engine.report import Recorder, RunReport
 from magicdec.engine.request import Request
-from magicdec.engine.selectors.base import SELECTORS, KVSelector
+from magicdec.engine.selectors.base import SELECTORS, DynamicSelector, KVSelector
 from magicdec.engine.session import Session
-from magicdec.profiles.survey.forced import BLOCK, WIDTH, draft_chances, kept, target_chances
+from magicdec.profiles.storage import drafter as storage
+from magicdec.profiles.storage.drafter import FULL, drafting, way
+from magicdec.profiles.storage.header import Scalar
+from magicdec.profiles.survey.forced import BLOCK, chances, kept
+from magicdec.profiles.survey.reading import WIDTH, Reader, SteppingReader, TargetReader
 from magicdec.profiles.survey.replay import Kept, Walk, walk
 from magicdec.profiles.survey.trace import TracedRow, traced_rows
 from magicdec.profiles.survey.unrolled import unrolled
@@ -28,20 +32,40 @@ TRACE_GAMMA = 4
 
 @dataclass(frozen=True, slots=True)
 class Drafter:
-    """A way to draft; γ is left open. options: those of the selector."""
+    """A way to draft; γ is left open. options: those of the selector. None: of no use to it."""
 
-    selector: str
-    budget: int
+    selector: str | None
+    budget: int | None
     options: Mapping[str, object] = field(default_factory=dict)
+    draft: str = SELF
+    draft_kv: str | None = "selected"
+
+    @property
+    def way(self) -> str:
+        return way(self.draft, self.draft_kv, self.selector, self.budget)
 
     def create(self) -> KVSelector:
-        return SELECTORS.create(self.selector, self.options)
+        """What chooses the KV entries that it reads; lookup reads none."""
+        return SELECTORS.create(self.selector or FULL, self.options)
 
     def config(self, base: DecodeConfig, gamma: int) -> DecodeConfig:
-        return replace(
-            base, selector=self.selector, selector_options=self.options, budget=self.budget,
-            gamma=gamma,
+        return drafting(
+            base, gamma, draft=self.draft, draft_kv=self.draft_kv, selector=self.selector,
+            options=self.options, budget=self.budget,
         )  # fmt: skip
+
+    def named(self, temperature: float, weights: str) -> storage.Drafter:
+        """As profiles name it; weights: those that did draft."""
+        return storage.Drafter(
+            self.selector, self._scalars(), self.budget, temperature, weights, self.draft,
+            self.draft_kv,
+        )  # fmt: skip
+
+    def _scalars(self) -> tuple[tuple[str, Scalar], ...]:
+        """The options that were given, as the selector understood them."""
+        selector = self.create()
+        pairs = [(name, getattr(selector, name)) for name in sorted(self.options)]
+        return tuple((name, v if isinstance(v, Scalar) else str(v)) for name, v in pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +89,10 @@ class Surveyed:
 
 def as_run(config: DecodeConfig, drafters: Sequence[Drafter]) -> DecodeConfig:
     """Settings of a run that takes as much memory as the survey: one view at a time, unrolled."""
-    partial = [drafter for drafter in drafters if not drafter.create().whole]
-    widest = max(partial or drafters, key=lambda drafter: drafter.budget)
-    roomy = replace(widest, budget=widest.budget + config.max_new_tokens)
-    return roomy.config(config, WIDTH)
+    widest = max(drafters, key=lambda drafter: drafter.budget or 0)
+    if widest.budget is not None:
+        widest = replace(widest, budget=widest.budget + config.max_new_tokens)
+    return widest.config(config, WIDTH)
 
 
 class Survey:
@@ -88,7 +112,9 @@ class Survey:
         self._drafters, self._block = drafters, block
         for drafter in drafters:
             draft_weights(drafter.config(config, 1), session.device, session.dtype)
-            view_capacity(drafter.create(), budget=drafter.budget, context=1, growth=1, gamma=block)
+            view_capacity(
+                drafter.create(), budget=drafter.budget or 1, context=1, growth=1, gamma=block
+            )
         self._rows: list[TracedRow] = []
         self.target_seconds = 0.0  # in passes of the target after the run
         self.report: RunReport | None = None  # of the traced run
@@ -96,7 +122,7 @@ class Survey:
     @property
     def tracer(self) -> Drafter:
         """The drafter that is really run: speculation gives the text sooner where it pays."""
-        return max(self._drafters, key=lambda drafter: drafter.budget)
+        return max(self._drafters, key=lambda drafter: drafter.budget or 0)
 
     def trace(self, listen: Listener, gamma: int = TRACE_GAMMA) -> RunReport:
         """The one real run. Raises what `Session.run` raises."""
@@ -131,11 +157,22 @@ class Survey:
         sampling, session = self._config.sampling, self._session
         if sampling.greedy:
             return [np.ones(row.fed) for row in self._rows]
-        return target_chances(session.model, session.cache, self._rows, sampling)
+        reader = TargetReader(session.cache, self._rows)
+        return chances(session.model, reader, self._rows, sampling)
 
     def _draft(self, drafter: Drafter) -> tuple[DraftWeights, list[Kept]]:
         session, config = self._session, drafter.config(self._config, 1)
-        view = unrolled(session.cache, self._rows, drafter.create(), drafter.budget, WIDTH)
         weights = draft_weights(config, session.device, session.dtype)
         model = session.model.quantized if weights == "int8" else session.model
-        return weights, draft_chances(model, view, self._rows, config.sampling, self._block)
+        return weights, chances(model, self._reader(drafter), self._rows, config.sampling)
+
+    def _reader(self, drafter: Drafter) -> Reader:
+        """What is chosen once is seen at all tokens at once; the rest is read step by step."""
+        cache, rows, selector = self._session.cache, self._rows, drafter.create()
+        if not isinstance(selector, DynamicSelector):
+            return unrolled(cache, rows, selector, drafter.budget or 1, self._block)
+        view = make_view(
+            cache, selector, budget=drafter.budget or 1, context=max(row.prompt for row in rows),
+            growth=self._config.max_new_tokens, gamma=self._block,
+        )  # fmt: skip
+        return SteppingReader(cache, view, rows, self._block)

@@ -18,50 +18,49 @@ from magicdec.engine.views.selected import SelectedView
 from magicdec.kernels.pointwise import Entries
 from magicdec.kernels.sdpa import Piece, SdpaPlan
 from magicdec.kernels.transfer import to_device
+from magicdec.profiles.survey.reading import WIDTH, Reader
 from magicdec.profiles.survey.trace import TracedRow
 
 
-class Unrolled:
+class Unrolled(Reader):
     """Texts over one store, each row in its slot. kept: the prompt's entries, by slot.
 
-    ring: see `KVSelector.ring`; windowed: whether the model's sliding windows apply.
+    A draft begins at every `block`-th token of a text: a token sees the K/V that the draft itself
+    wrote since, and the target's of those before. ring: see `KVSelector.ring`; windowed: whether
+    the model's sliding windows apply.
     """
 
     def __init__(
-        self, store: KVStore, kept: Mapping[int, int], *, budget: int = 0, ring: int | None = None,
-        windowed: bool = False,
+        self, store: KVStore, kept: Mapping[int, int], block: int, *, budget: int = 0,
+        ring: int | None = None, windowed: bool = False,
     ) -> None:  # fmt: skip
-        self._store, self._kept = store, kept
+        self._store, self._kept, self._block = store, kept, block
+        self.width = WIDTH // block * block
         self._ring, self._pinned, self._windowed = ring, budget - (ring or 0), windowed
 
-    def access(self, rows: Sequence[TracedRow], start: int, width: int, block: int) -> StoreAccess:
-        """For `width` tokens of each row's text from its `start` on, a multiple of `block`.
-
-        A draft begins at every `block`-th token of the text: a token sees the K/V that the draft
-        itself wrote since, and the target's of those before.
-        """
+    def access(self, rows: Sequence[TracedRow], start: int, new: int) -> StoreAccess:
         store, device = self._store, self._store.model.device
         starts = [row.prompt + start for row in rows]
         free = [self._kept[row.slot] + row.fed for row in rows]
         index = to_device([[row.slot for row in rows], free, starts], device)  # [3, n]
-        prompts, last = [row.prompt for row in rows], [s + width - 1 for s in starts]
-        positions = index[2, :, None] + torch.arange(width, device=device)
+        prompts, last = [row.prompt for row in rows], [s + new - 1 for s in starts]
+        positions = index[2, :, None] + torch.arange(new, device=device)
         windows = store.model.spec.windows if self._windowed else [None] * len(store.k)
-        plans = {window: self._plan(rows, start, width, block, window) for window in set(windows)}
+        plans = {window: self._plan(rows, start, new, window) for window in set(windows)}
         return StoreAccess(
             store=store,
             plans=[plans[window] for window in windows],
             rope=store.model.rope.tables(positions, prompts, last),
-            place=Entries(index[0], index[1], width),
+            place=Entries(index[0], index[1], new),
         )
 
     def _plan(
-        self, rows: Sequence[TracedRow], start: int, width: int, block: int, window: int | None
+        self, rows: Sequence[TracedRow], start: int, new: int, window: int | None
     ) -> SdpaPlan:
         model = self._store.model
         pieces = []
         for at, row in enumerate(rows):
-            seen = self._seen(row, start, width, block, window)  # [T, S]
+            seen = self._seen(row, start, new, window)  # [T, S]
             mask = torch.zeros(seen.shape, dtype=model.dtype, device=model.device)
             mask.masked_fill_(~seen, -torch.inf)
             mask = mask.repeat_interleave(model.spec.group, dim=0)[None, None]
@@ -70,13 +69,13 @@ class Unrolled:
         return SdpaPlan(tuple(pieces))
 
     def _seen(
-        self, row: TracedRow, start: int, width: int, block: int, window: int | None
+        self, row: TracedRow, start: int, new: int, window: int | None
     ) -> Tensor:
         """Which entries each of the tokens sees: bool [T, S]."""
         kept, device = self._kept[row.slot], self._store.model.device
-        query = torch.arange(start, start + width, device=device)[:, None]  # in the text
-        begun = query // block * block  # where in the text its draft began
-        entry = torch.arange(kept + row.fed + width, device=device)
+        query = torch.arange(start, start + new, device=device)[:, None]  # in the text
+        begun = query // self._block * self._block  # where in the text its draft began
+        entry = torch.arange(kept + row.fed + new, device=device)
         seen = entry < kept + begun
         if self._ring is not None:
             seen &= (entry < self._pinned) | (entry >= kept + begun - self._ring)
@@ -89,15 +88,15 @@ class Unrolled:
 
 
 def unrolled(
-    cache: KVCache, rows: Sequence[TracedRow], selector: KVSelector, budget: int, room: int
+    cache: KVCache, rows: Sequence[TracedRow], selector: KVSelector, budget: int, block: int
 ) -> Unrolled:
-    """The view of a selector. room: the most tokens of one pass. Raises MagicdecError for a
-    selector that breaks its contract."""
+    """The view of a selector that chooses once. Raises MagicdecError for one that breaks its
+    contract."""
     if selector.whole:  # in place: the draft's entries are written beyond the valid ones
-        return Unrolled(cache, {row.slot: row.prompt for row in rows}, windowed=True)
+        return Unrolled(cache, {row.slot: row.prompt for row in rows}, block, windowed=True)
     ring = selector.ring(budget)
     longest = max(min(budget, row.prompt) + row.fed for row in rows)
-    view = _Growing(cache, selector, budget=budget, capacity=longest + room)
+    view = _Growing(cache, selector, budget=budget, capacity=longest + WIDTH)
     kept = {}
     for row in rows:
         cache.lengths[row.slot] = row.prompt
@@ -107,7 +106,7 @@ def unrolled(
     told = [row for row in rows if row.fed]
     if told:
         view.commit([row.slot for row in told], [row.fed for row in told])
-    return Unrolled(view.store, kept, budget=budget, ring=ring)
+    return Unrolled(view.store, kept, block, budget=budget, ring=ring)
 
 
 class _Growing(SelectedView):

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 import torch
 
 from magicdec.engine.config import DecodeConfig, DraftWeights
 from magicdec.engine.drafter import draft_weights
-from magicdec.profiles.storage import schema
-from magicdec.profiles.storage.header import Scalar
 from magicdec.profiles.survey.intervals import length_interval
 from magicdec.profiles.survey.replay import pooled
 from magicdec.profiles.survey.surveying import Drafter, Surveyed
@@ -43,20 +40,13 @@ def weighted(
         asked = [replace(base, draft_weights=kind) for kind in kinds or ("auto", "same")]
         wanted = [draft_weights(each, device, dtype) for each in asked]
         found += [
-            Weighted(drafter.selector, drafter.budget, drafter.options, kind)
+            Weighted(
+                drafter.selector, drafter.budget, drafter.options, drafter.draft, drafter.draft_kv,
+                kind,
+            )
             for kind in dict.fromkeys(wanted)
-        ]
+        ]  # fmt: skip
     return found
-
-
-def named(surveyed: Surveyed, temperature: float) -> schema.Drafter:
-    """As profiles name it, with the weights that did draft."""
-    drafter = surveyed.drafter
-    options = cast(Mapping[str, Scalar], drafter.options)
-    return schema.Drafter(
-        drafter.selector, tuple(sorted(options.items())), drafter.budget, temperature,
-        surveyed.weights,
-    )  # fmt: skip
 
 
 def evidence(surveyed: Surveyed, gamma: int) -> Evidence:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
-from magicdec.profiles.storage.schema import CellKey, Drafter
+from magicdec.profiles.storage.drafter import Drafter
+from magicdec.profiles.storage.schema import CellKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,10 @@ class Candidate:
         """Orders equals: plain decoding first, then the smaller budget, then the shorter draft."""
         if self.drafter is None:
             return (0, 0)
-        return (self.drafter.budget, self.gamma, *self.drafter.order)
+        budget = self.drafter.budget
+        if budget is None:  # lookup reads nothing, others everything
+            budget = 0 if self.drafter.kind == "lookup" else sys.maxsize
+        return (budget, self.gamma, *self.drafter.order)
 
     @property
     def label(self) -> str:
@@ -44,12 +49,7 @@ class Candidate:
     def key(self, place: Place) -> CellKey:
         """As a profile names it; not for plain decoding."""
         assert self.drafter is not None, "plain decoding has no cell of its own"
-        return CellKey(
-            batch=place.batch, context=place.context, selector=self.drafter.selector,
-            selector_options=self.drafter.selector_options, budget=self.drafter.budget,
-            gamma=self.gamma, temperature=self.drafter.temperature,
-            draft_weights=self.drafter.draft_weights,
-        )  # fmt: skip
+        return CellKey.at(self.drafter, batch=place.batch, context=place.context, gamma=self.gamma)
 
 
 PLAIN = Candidate(None, 0)

@@ -15,6 +15,7 @@ from magicdec.profiles.tuning.choosing import fitting
 from magicdec.profiles.tuning.objective import Objective
 from magicdec.profiles.tuning.pricing import Option
 
+DRIFT = 1.25  # a calibration that is off by more deserves a word
 MOST_ALIKE = 2  # runs of one drafter: neighbouring γ say little about other drafters
 
 
@@ -29,7 +30,11 @@ class Factors:
 
 
 def factors(seen: Sequence[tuple[Option, StepTimes]]) -> Factors:
-    """From runs beside their predictions: geometric means; 1 where nothing was measured."""
+    """From runs beside their predictions: geometric means.
+
+    Passes that were not measured are taken to be off as plain steps are: what makes a machine
+    slower than it was on the day of its calibration slows all of them.
+    """
     drafts: dict[str, list[float]] = {}
     for option, times in seen:
         drafter = option.candidate.drafter
@@ -41,10 +46,16 @@ def factors(seen: Sequence[tuple[Option, StepTimes]]) -> Factors:
     ]  # fmt: skip
     plain = [times.plain / option.price.plain for option, times in seen if times.plain]
     every = [ratio for ratios in drafts.values() for ratio in ratios]
+    general = _mean(plain)
     return Factors(
-        _mean(plain), _mean(verify), _mean(every),
+        general, _mean(verify, general), _mean(every, general),
         {weights: _mean(ratios) for weights, ratios in drafts.items()},
     )  # fmt: skip
+
+
+def drift(found: Factors) -> float | None:
+    """How many times as long a plain step takes as was calibrated; None within DRIFT."""
+    return None if 1 / DRIFT <= found.plain <= DRIFT else found.plain
 
 
 def corrected(option: Option, found: Factors) -> Option:
@@ -89,5 +100,5 @@ def next_to_run(
     return max(left, key=promise, default=None)
 
 
-def _mean(ratios: Sequence[float]) -> float:
-    return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else 1.0
+def _mean(ratios: Sequence[float], otherwise: float = 1.0) -> float:
+    return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else otherwise

@@ -10,7 +10,7 @@ import numpy as np
 from magicdec.engine.selectors.base import SELECTORS
 from magicdec.profiles.calibrated import Calibration
 from magicdec.profiles.costs.speculation import Drafting, step_costs
-from magicdec.profiles.storage.schema import Drafter
+from magicdec.profiles.storage.drafter import Drafter
 from magicdec.profiles.tuning.candidate import Candidate, Place
 from magicdec.profiles.tuning.pricing import StepPrice
 
@@ -48,21 +48,24 @@ class CalibratedPrices:
 
     def unknown(self, drafter: Drafter) -> bool:
         """Whether its one-off selection was not measured, and is priced at nothing."""
-        return not _whole(drafter) and self.calibration.selection(drafter.selector) is None
+        selector = _selector(drafter)
+        return selector is not None and self.calibration.selection(selector) is None
 
     def _read(self, drafter: Drafter, prompt: float) -> int | None:
         """Entries of a draft step, None for all: accepted tokens come on top of the budget, unless
         the selector has them replace others."""
-        if _whole(drafter):
+        if drafter.selector is None or drafter.budget is None:
             return None
         selector = SELECTORS.create(drafter.selector, dict(drafter.selector_options))
         kept = min(drafter.budget, prompt)
         return round(kept if selector.ring(drafter.budget) is not None else kept + self.growth)
 
     def _selection(self, drafter: Drafter, prompt: float) -> float:
-        known = self.calibration.selection(drafter.selector)
-        return 0.0 if known is None or _whole(drafter) else known.seconds(prompt)
+        selector = _selector(drafter)
+        known = None if selector is None else self.calibration.selection(selector)
+        return 0.0 if known is None else known.seconds(prompt)
 
 
-def _whole(drafter: Drafter) -> bool:
-    return SELECTORS.load(drafter.selector).whole
+def _selector(drafter: Drafter) -> str | None:
+    """What selects; None where nothing is left out."""
+    return None if drafter.budget is None else drafter.selector

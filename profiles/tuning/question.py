@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from magicdec.engine.config import DecodeConfig
@@ -10,6 +10,7 @@ from magicdec.profiles.storage.schema import Cell
 from magicdec.profiles.survey.surveying import Drafter
 from magicdec.profiles.tuning.candidate import Place
 from magicdec.profiles.tuning.choosing import Ranking, fitting, predicted_differ, rank
+from magicdec.profiles.tuning.correcting import Factors, corrected, factors
 from magicdec.profiles.tuning.objective import Objective
 from magicdec.profiles.tuning.pricing import Option
 from magicdec.profiles.tuning.verdict import Measured, verdict
@@ -30,27 +31,55 @@ class Question:
     max_memory: int | None = None  # bytes; None: what is free
     verify: int = 3  # candidates, at every context
     repeats: int = 2
+    time_limit: float | None = None  # seconds of all real runs
 
 
 @dataclass(slots=True)
 class Answer:
-    """For one context: what was predicted, what was run, and who wins. Grows as it is found."""
+    """For one context: what was predicted, what was run, and who wins. Grows as it is found.
+
+    around: the best drafts at other places, by the acceptance here; of a single place only.
+    """
 
     context: int
     rows: int = 0  # surveyed
     options: list[Option] = field(default_factory=list)
-    verification: Verification | None = None
+    verifications: list[Verification] = field(default_factory=list)
+    around: list[Option] = field(default_factory=list)
 
     def ranking(self, objective: Objective) -> Ranking[Option] | None:
         """Of all that fits in memory, in all batches; None when nothing does or is known."""
-        able, _ = fitting(self.options)
-        return rank(able, objective, predicted_differ) if able else None
+        return _ranking(self.options, objective)
+
+    def factors(self) -> Factors:
+        """What the runs so far say of the predicted step times."""
+        return factors([pair for each in self.verifications for pair in each.seen()])
+
+    def next_place(self, objective: Objective) -> Place | None:
+        """Where real runs are worth their time: where the best is predicted, or, as long as the
+        runs so far make another place look better than what they found, there. None when they do
+        not.
+        """
+        here = {each.place for each in self.verifications}
+        found, now = self.verdict(objective), self.factors()
+        options = [corrected(o, now) for o in self.options if o.place not in here]
+        ranking = _ranking(options, objective)
+        if ranking is None:
+            return None
+        if not here:
+            return (ranking.winner or ranking.nearest).place
+        if found is None or ranking.winner is None:
+            return None
+        better = found.winner is None or objective.value(ranking.winner) > objective.value(
+            found.winner
+        )
+        return ranking.winner.place if better else None
 
     def at(self, place: Place) -> list[Option]:
         return [option for option in self.options if option.place == place]
 
     def measured(self) -> list[Measured]:
-        return [] if self.verification is None else self.verification.measured()
+        return [one for each in self.verifications for one in each.measured()]
 
     def verdict(self, objective: Objective) -> Ranking[Measured] | None:
         """None before everybody ran once."""
@@ -58,7 +87,7 @@ class Answer:
         return verdict(found, objective) if found else None
 
     def cells(self) -> list[Cell]:
-        return [] if self.verification is None else self.verification.cells()
+        return [cell for each in self.verifications for cell in each.cells()]
 
     def option_of(self, measured: Measured) -> Option:
         """The prediction of what was measured."""
@@ -68,9 +97,12 @@ class Answer:
         )  # fmt: skip
 
     def best(self, place: Place, objective: Objective) -> Option | None:
-        """The best drafter and γ predicted for a place, plain decoding left out."""
-        able = [o for o in self.at(place) if not o.candidate.plain]
+        """The best drafter and γ for a place by predictions and runs, plain decoding left out."""
+        now = self.factors()
+        able = [corrected(o, now) for o in self.at(place) if not o.candidate.plain]
         return max(able, key=objective.value, default=None)
 
 
-Answers = Mapping[int, Answer]
+def _ranking(options: Sequence[Option], objective: Objective) -> Ranking[Option] | None:
+    able, _ = fitting(options)
+    return rank(able, objective, predicted_differ) if able else None

@@ -70,8 +70,9 @@ def _reasons(
         yield from reason(_as_run(answer, chosen))
     else:
         yield from _why_not(answer, objective, here, measured)
-    if measured is not None and unsteady(answer.measured()):
-        rounds, spread = len(measured.samples), max(one.spread for one in answer.measured())
+    ran = [one for one in answer.measured() if one.place == chosen.place]
+    if measured is not None and unsteady(ran):
+        rounds, spread = len(measured.samples), max(one.spread for one in ran)
         yield (
             f"The {rounds} rounds differ by up to {1 + spread:.2f}×: something else kept the "
             "machine busy; these figures are worth less than their digits."
@@ -89,7 +90,10 @@ def _why_not(
         return
     best = max(drafts, key=objective.value)
     if measured is not None:
-        ran = [one for one in answer.measured() if not one.candidate.plain]
+        ran = [
+            one for one in answer.measured()
+            if one.place == measured.place and not one.candidate.plain
+        ]  # fmt: skip
         if ran:
             top = max(ran, key=objective.value)
             low, high = min(top.speedups), max(top.speedups)

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from magicdec.profiles.tuning.candidate import Candidate
+from magicdec.profiles.tuning.correcting import corrected
 from magicdec.profiles.tuning.objective import Objective
 from magicdec.profiles.tuning.pricing import Option
 from magicdec.profiles.tuning.question import Answer
@@ -71,6 +72,12 @@ def _answer(answer: Answer, objective: Objective, command: str | None) -> dict[s
         "recommended": recommended,
         "predicted": [_option(option) for option in (*ordered, *left)],
         "measured": [_measured(one) for one in answer.measured()],
+        "left_out": [what for each in answer.verifications for what in each.left_out],
+        "measured_by_predicted": asdict(answer.factors()),
+        "around": [
+            {"context": option.place.context, **_option(corrected(option, answer.factors()))}
+            for option in answer.around
+        ],
     }
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import mean
 
 from magicdec.engine.config import DecodeConfig
@@ -11,15 +11,21 @@ from magicdec.engine.events import Event, PrefillProgress, StepFinished
 from magicdec.engine.request import Request
 from magicdec.engine.session import Session
 from magicdec.profiles.calibrated import Calibration
+from magicdec.profiles.passes import Passes
 from magicdec.profiles.survey.surveying import Survey, Surveyed, as_run
-from magicdec.profiles.tuning.acceptance import evidence, named
+from magicdec.profiles.tuning.acceptance import evidence
+from magicdec.profiles.tuning.allowance import Allowance
 from magicdec.profiles.tuning.candidate import PLAIN, Candidate, Place
+from magicdec.profiles.tuning.correcting import drift, factors
+from magicdec.profiles.tuning.evidence import Evidence
 from magicdec.profiles.tuning.machine import CalibratedPrices
-from magicdec.profiles.tuning.pricing import Memory, plain_option, price
+from magicdec.profiles.tuning.pricing import Memory, Option, plain_option, price
 from magicdec.profiles.tuning.question import Answer, Question
+from magicdec.profiles.tuning.surroundings import Known, best_around, places_around
 from magicdec.profiles.tuning.verifying import Verification, Watch, config_of
 
 LEAST_ROWS, MOST_ROWS = 4, 16  # surveyed; fewer say little, more take long
+MOST_PLACES = 3  # of one context where real runs are made
 
 #: Rows of a context: how many are wanted, and the requests.
 MakeRows = Callable[[int | None, int], Sequence[Request]]
@@ -48,8 +54,11 @@ class Tuner:
             self._survey(context)
         self.answers.sort(key=lambda answer: answer.context)
         if asked.verify:
-            for answer in reversed(self.answers):
-                self._verify(answer)
+            allowance = Allowance(asked.time_limit)
+            for left, answer in zip(
+                range(len(self.answers), 0, -1), self.answers[::-1], strict=True
+            ):
+                self._verify(answer, allowance.share(left))
 
     def _survey(self, context: int | None) -> None:
         asked = self.question
@@ -66,13 +75,18 @@ class Tuner:
             {answer.context: mean(len(request.tokens) for request in requests)},
             asked.config.max_new_tokens / 2,
         )
-        found = survey.results()
+        found, known = survey.results(), list[tuple[Candidate, Evidence]]()
         for done, drafter in enumerate(asked.drafters):
             self.watch(
-                f"context {answer.context:,}: what {drafter.selector} {drafter.budget} drafts",
+                f"context {answer.context:,}: what {drafter.way} drafts",
                 done / len(asked.drafters),
             )
-            self._price(answer, next(found), prices)
+            known += self._price(answer, next(found), prices)
+        if len(asked.contexts) * len(asked.batches) == 1:
+            self.watch("the map around it", None)
+            answer.around = list(
+                self._around(Place(asked.batches[0], answer.context), known, prices)
+            )
 
     def _fitting(self, requests: Sequence[Request]) -> Sequence[Request]:
         """As many of the rows as a survey has memory for: it holds all of them at once."""
@@ -85,9 +99,15 @@ class Tuner:
         self.session.plan_memory(requests[:1], config, 1)  # says what would fit
         return requests[:1]
 
-    def _price(self, answer: Answer, found: Surveyed, prices: CalibratedPrices) -> None:
+    def _around(self, place: Place, known: Known, prices: CalibratedPrices) -> Iterator[Option]:
+        for each in places_around(place, self.session.spec.max_position):
+            best = best_around(known, each, self.question.objective, prices)
+            if best is not None:
+                yield replace(best, memory=self._memory(best.candidate, each))
+
+    def _price(self, answer: Answer, found: Surveyed, prices: CalibratedPrices) -> Known:
         asked = self.question
-        drafter = named(found, asked.config.sampling.temperature)
+        drafter = found.drafter.named(asked.config.sampling.temperature, found.weights)
         if prices.unknown(drafter):
             self._note(f"what {drafter.selector} selects with was not calibrated: priced at 0")
         by_gamma = {gamma: evidence(found, gamma) for gamma in asked.gammas}
@@ -100,6 +120,7 @@ class Tuner:
                 candidate = Candidate(drafter, gamma)
                 memory = self._memory(candidate, place)
                 answer.options.append(price(candidate, place, known, prices, memory))
+        return [(Candidate(drafter, gamma), known) for gamma, known in by_gamma.items()]
 
     def _memory(self, candidate: Candidate, place: Place) -> Memory:
         forecast = self.session.forecast(
@@ -109,20 +130,47 @@ class Tuner:
         usable = forecast.available if limit is None else min(limit, forecast.available)
         return Memory(forecast.total, usable)
 
-    def _verify(self, answer: Answer) -> None:
-        """In the winner's batch, or where the limit is out of reach in that which comes closest."""
+    def _verify(self, answer: Answer, allowance: Allowance) -> None:
+        """In the best batch by prediction; then where the runs say that another one is better."""
         asked = self.question
-        ranking = answer.ranking(asked.objective)
-        if ranking is None:
-            return
-        place = (ranking.winner or ranking.nearest).place
-        context = answer.context if answer.context in asked.contexts else None
-        requests = self.make_rows(context, max(place.batch, min(LEAST_ROWS, answer.rows)))
-        answer.verification = Verification(
-            self.session, place, requests, asked.config, asked.objective, answer.at(place)
-        )  # fmt: skip
-        for _ in answer.verification.run(asked.verify, asked.repeats, self.watch):
-            pass
+        for _ in range(MOST_PLACES):
+            place = answer.next_place(asked.objective)
+            if place is None:
+                return
+            context = answer.context if answer.context in asked.contexts else None
+            requests = self.make_rows(context, max(place.batch, min(LEAST_ROWS, answer.rows)))
+            found = Verification(
+                Passes(self.session, requests, place.batch), place, asked.config, asked.objective,
+                answer.at(place),
+            )  # fmt: skip
+            answer.verifications.append(found)
+            try:
+                for _ in found.run(asked.verify, asked.repeats, allowance, self.watch):
+                    pass
+            finally:  # an interrupted verification has something to tell, too
+                self._tell(found)
+
+    def _tell(self, found: Verification) -> None:
+        """What a reader of the ranking has to know of the runs."""
+        for option in found.options:
+            verdict = found.checked.get(option.candidate)
+            if verdict is not None and not verdict.ok:
+                self._note(
+                    f"{option.candidate.label} gave another text than plain decoding at "
+                    f"{found.place.label}: left out"
+                )
+        if found.left_out:
+            limit = f"--time-limit {self.question.time_limit:g}"
+            self._note(f"{limit} left out at {found.place.label}: {', '.join(found.left_out)}")
+        now = factors(found.seen())
+        if drift(now) is not None:
+            step = found.plain.price.plain
+            self._note(
+                f"a plain step took {step * now.plain * 1e3:.1f} ms at {found.place.label}, "
+                f"{step * 1e3:.1f} by the calibration of {self.calibration.created[:10]}: "
+                f"tokens/s and TPOT that are only predicted are scaled by {now.plain:.2f}; "
+                "`magicdec calibrate` on a quiet machine renews it"
+            )
 
     def _note(self, text: str) -> None:
         if text not in self.notes:

@@ -74,16 +74,19 @@ class Measured:
 
 
 def verdict(measured: Sequence[Measured], objective: Objective) -> Ranking[Measured]:
-    """The measured ranking of one place. `measured` holds plain decoding.
+    """The measured ranking, of one place or several; each has its plain decoding in `measured`.
 
-    Speculation has to beat plain decoding as `beats_plain` says to win over it; where only plain
+    Speculation has to beat plain decoding as `beats_plain` says to win over it; where plain
     decoding breaks the TPOT limit, it need not.
     """
     found = rank(measured, objective, Measured.apart)
-    plain = next(one for one in measured if one.candidate.plain)
-    if found.winner is None or not objective.allows(plain):
+    if found.winner is None:
         return found
-    able = [one for one in measured if one.candidate.plain or one.beats_plain]
+    plain = {one.place: one for one in measured if one.candidate.plain}
+    able = [
+        one for one in measured
+        if one.candidate.plain or one.beats_plain or not objective.allows(plain[one.place])
+    ]  # fmt: skip
     winner = rank(able, objective, Measured.apart)
     return Ranking(found.ordered, winner.winner, found.nearest, winner.as_good)
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from magicdec.engine.config import DecodeConfig, DraftWeights
-from magicdec.engine.events import StepFinished
-from magicdec.engine.report import Recorder, RunReport
-from magicdec.engine.request import Request
-from magicdec.engine.session import Session
+from magicdec.engine.config import DecodeConfig
+from magicdec.engine.events import Event, StepFinished
 from magicdec.engine.verdict import Losslessness
-from magicdec.profiles.storage.from_reports import cell_of, sample_of, step_times
+from magicdec.profiles.passes import Pass, Passes, full_steps
+from magicdec.profiles.storage.from_reports import cell_of, sample_of
 from magicdec.profiles.storage.schema import Cell, Predicted, StepTimes
+from magicdec.profiles.tuning.allowance import Allowance
 from magicdec.profiles.tuning.candidate import PLAIN, Candidate, Place
-from magicdec.profiles.tuning.correcting import next_to_run
+from magicdec.profiles.tuning.correcting import corrected, factors, next_to_run
 from magicdec.profiles.tuning.objective import Objective
 from magicdec.profiles.tuning.pricing import Option
 from magicdec.profiles.tuning.verdict import Measured, unsteady
@@ -32,49 +30,49 @@ class Watch(Protocol):
 def config_of(candidate: Candidate, base: DecodeConfig) -> DecodeConfig:
     """The run of a candidate; all else as in `base`."""
     drafter = candidate.drafter
-    if drafter is None:
-        return replace(base, gamma=0)
-    weights: DraftWeights = "int8" if drafter.draft_weights == "int8" else "same"
-    return replace(
-        base, selector=drafter.selector, selector_options=dict(drafter.selector_options),
-        budget=drafter.budget, gamma=candidate.gamma, draft_weights=weights,
-    )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Pass:
-    report: RunReport
-    steps: tuple[StepFinished, ...]
+    return replace(base, gamma=0) if drafter is None else drafter.config(base, candidate.gamma)
 
 
 @dataclass(slots=True)
 class Verification:
     """Runs of one place, kept as they are done; complete rounds count.
 
-    pool: what may run there; `options` of it did, in the order in which they were chosen.
+    pool: what may run there, plain decoding among it; `options` of it did, in the order in which
+    they were chosen. left_out: what there was no time for.
     """
 
-    session: Session
+    passes: Passes
     place: Place
-    requests: Sequence[Request]
     config: DecodeConfig
     objective: Objective
-    pool: Sequence[Option]
+    pool: list[Option]
     options: list[Option] = field(default_factory=list)
-    passes: dict[Candidate, list[Pass]] = field(default_factory=dict)
+    done: dict[Candidate, list[Pass]] = field(default_factory=dict)
     checked: dict[Candidate, Losslessness] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
 
-    def run(self, most: int, repeats: int, watch: Watch) -> Iterator[None]:
+    def run(self, most: int, repeats: int, allowance: Allowance, watch: Watch) -> Iterator[None]:
         """Yields after each run. The first round chooses up to `most` candidates, one after the
         other; every second one goes backwards, so that a machine which gets slower or faster does
         so to everybody. Where rounds differ much, up to EXTRA more are run: then one disturbed
-        round does not move the medians. Raises what `Session.run` raises.
+        round does not move the medians.
+
+        Nothing begins that `allowance` has no time for, by what the runs before it took. A
+        candidate after the first needs time for all its rounds. Raises what `Session.run` raises.
         """
+        if self.plain.seconds > allowance.left:
+            self.left_out.append("every real run")
+            return
         self._run(PLAIN, f"round 1 of {repeats}", watch)
         yield
         for _ in range(most):
-            option = next_to_run(self.pool, self._seen(), self.objective)
+            option = next_to_run(self.pool, self.seen(), self.objective)
             if option is None:
+                break
+            seconds = self._expected(option)
+            later = (repeats - 1) * (self._round_s() + seconds)
+            if seconds + (later if self.options else 0) > allowance.left:
+                self.left_out.append(f"{option.candidate.label} ({option.speedup:.2f}× predicted)")
                 break
             self._run(option.candidate, f"round 1 of {repeats}", watch)
             self._check(option.candidate, watch)
@@ -86,39 +84,56 @@ class Verification:
             title = f"round {number + 1} of {repeats}"
             if number >= repeats:
                 title = f"round {number + 1}, because the rounds before differ"
+            if self._round_s() > allowance.left:
+                self.left_out.append(title)
+                break
             for candidate in self._everybody()[:: -1 if number % 2 else 1]:
                 self._run(candidate, title, watch)
                 yield
 
+    @property
+    def plain(self) -> Option:
+        return next(option for option in self.pool if option.candidate.plain)
+
+    def seen(self) -> list[tuple[Option, StepTimes]]:
+        """The first runs beside their predictions; [] before plain decoding ran."""
+        if PLAIN not in self.done:
+            return []
+        return [(self.plain, full_steps(self.done[PLAIN][:1], ()))] + [
+            (option, full_steps((), self.done[option.candidate][:1])) for option in self.options
+        ]
+
     def _everybody(self) -> list[Candidate]:
         return [PLAIN, *(option.candidate for option in self.options)]
 
-    def _seen(self) -> list[tuple[Option, StepTimes]]:
-        """The first runs beside their predictions."""
-        plain = self.passes[PLAIN][0].steps
-        own = next(option for option in self.pool if option.candidate.plain)
-        return [(own, step_times(plain, ()))] + [
-            (option, step_times((), self.passes[option.candidate][0].steps))
-            for option in self.options
-        ]
+    def _expected(self, option: Option) -> float:
+        """Seconds of a run that has not been, by what the steps of the others took."""
+        before = self.done[PLAIN][0].report
+        copying = before.phases.prefill if not sample_of(before).prefilled else 0.0
+        return corrected(option, factors(self.seen())).seconds + copying
+
+    def _round_s(self) -> float:
+        """Seconds of a round; its prompts' K/V are there."""
+        last = [self.done[candidate][-1].report.phases for candidate in self._everybody()]
+        return sum(phases.decode for phases in last) + len(last) * min(p.prefill for p in last)
 
     @property
     def rounds(self) -> int:
         """In which everybody ran."""
-        return min(len(self.passes.get(candidate, ())) for candidate in self._everybody())
+        return min(len(self.done.get(candidate, ())) for candidate in self._everybody())
 
     def measured(self) -> list[Measured]:
         """Of the complete rounds: plain decoding, and all that gave its text; [] without any."""
         rounds = self.rounds
         if not rounds:
             return []
-        plain = tuple(sample_of(done.report) for done in self.passes[PLAIN][:rounds])
+        plain = tuple(sample_of(done.report) for done in self.done[PLAIN][:rounds])
         found = []
         for candidate in self._everybody():
             verdict = self.checked.get(candidate)
             if verdict is not None and not verdict.ok:
                 continue
-            reports = [done.report for done in self.passes[candidate][:rounds]]
+            reports = [done.report for done in self.done[candidate][:rounds]]
             samples = tuple(sample_of(report) for report in reports)
             tpots = tuple(report.tpot_s or 0.0 for report in reports)
             found.append(Measured(self.place, candidate, samples, tpots, plain))
@@ -129,17 +144,14 @@ class Verification:
         rounds = self.rounds
         if not rounds:
             return []
-        plain, found = self.passes[PLAIN][:rounds], []
+        plain, found = self.done[PLAIN][:rounds], []
         for option in self.options:
-            mine = self.passes[option.candidate][:rounds]
+            mine = self.done[option.candidate][:rounds]
             found.append(
                 cell_of(
                     option.candidate.key(self.place),
                     [(b.report, a.report) for b, a in zip(plain, mine, strict=True)],
-                    step=step_times(
-                        [step for done in plain for step in done.steps],
-                        [step for done in mine for step in done.steps],
-                    ),
+                    step=full_steps(plain, mine),
                     lossless=self.checked.get(option.candidate),
                     predicted=_predicted(option),
                 )
@@ -147,29 +159,24 @@ class Verification:
         return found
 
     def _run(self, candidate: Candidate, title: str, watch: Watch) -> None:
-        recorder, steps, done = Recorder(), [], 0
-        total = len(self.requests) * (self.config.max_new_tokens - 1)
-        title = f"{title}: {candidate.label}"
+        title, emitted = f"{title}: {candidate.label}", 0
+        total = max(1, len(self.passes.requests) * (self.config.max_new_tokens - 1))
         watch(title, 0.0)
-        config = config_of(candidate, self.config)
-        with closing(self.session.run(self.requests, config, batch=self.place.batch)) as events:
-            for event in events:
-                recorder.add(event)
-                if isinstance(event, StepFinished):
-                    steps.append(event)
-                    done += sum(len(row.tokens) for row in event.rows)
-                    watch(title, min(1.0, done / total))
-        self.passes.setdefault(candidate, []).append(Pass(recorder.report(), tuple(steps)))
+
+        def listen(event: Event) -> None:
+            nonlocal emitted
+            if isinstance(event, StepFinished):
+                emitted += sum(len(row.tokens) for row in event.rows)
+                watch(title, min(1.0, emitted / total))
+
+        done = self.passes.run(config_of(candidate, self.config), listen)
+        self.done.setdefault(candidate, []).append(done)
 
     def _check(self, candidate: Candidate, watch: Watch) -> None:
         watch("comparing the texts", None)
-        plain, mine = (_outputs(self.passes[who][0].report) for who in (PLAIN, candidate))
+        plain, mine = self.done[PLAIN][0], self.done[candidate][0]
         config = config_of(candidate, self.config)
-        self.checked[candidate] = self.session.check(self.requests, config, plain, mine)
-
-
-def _outputs(report: RunReport) -> list[tuple[int, ...]]:
-    return [row.token_ids for row in report.rows]
+        self.checked[candidate] = self.passes.check(config, plain, mine)
 
 
 def _predicted(option: Option) -> Predicted:

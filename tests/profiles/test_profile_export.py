@@ -202,6 +202,9 @@ def test_a_given_gamma_needs_no_costs(make, magicdec, tmp_path):
         (["--to", "tensorrt-llm", "--draft-model", "D", "--batch", "16", "--context", "1000"],
          "leave speculation off"),
         (["--to", "nonsense"], "nonsense"),
+        (["--to", "llama.cpp"], "--draft-model"),
+        (["--to", "vllm", "--draft-model", "D", "--gamma", "0"], "--gamma 0 would not speculate"),
+        (["--to", "aiconfigurator", "--gamma", "-2"], "--gamma -2"),
         (["--to", "csv", "--check"], "--check"),
     ],
 )  # fmt: skip
@@ -234,7 +237,10 @@ BAD = {
             {"model": ""}, {"num_speculative_tokens": 0}, {"num_speculative_tokens": True},
             {"typo": 1}, {RANGES: {"1-8": 3}}, {RANGES: []}, {RANGES: [[2, 8, 3]]},
             {RANGES: [[1, 8, 4]]}, {RANGES: [[1, 8, 3], [8, 9, 1]]}, {RANGES: [[1, 8]]},
-            {RANGES: [[1, 0, 3]]}, {RANGES: [[1, 8, -1]]}, {RANGES: [[9, 12, 1], [1, 8, 3]]},
+            {RANGES: [[1, 0, 3]]}, {RANGES: [[1, 8, -1]]}, {RANGES: [[8, 12, 1], [1, 8, 3]]},
+            {"rejection_sample_method": "synthetic", "synthetic_acceptance_length": 4.5},
+            {"rejection_sample_method": "synthetic", "synthetic_acceptance_length": 2,
+             "synthetic_acceptance_rates": [1, 1, 1]},
             {"rejection_sample_method": "synthetic"}, {"synthetic_acceptance_rates": [1, 1, 1]},
             *({"rejection_sample_method": "synthetic", "synthetic_acceptance_rates": rates}
               for rates in ([0.9, 0.8], [0.9, 0.8, 0.85], [1.1, 1, 1], ["a", 0, 0])),
@@ -256,14 +262,15 @@ BAD = {
                        {"sparse_attn_algorithm": "magic"}, {"sparse_attn_min_tokens": 0})
     ],
     "sglang": ["{}", "[]", *(json.dumps(config) for config in (
-        {"2": {"candidate_steps": [1]}}, {"1": {"candidate_steps": []}}, {"1": [1]},
-        {"1": {"candidate_steps": [3, 1]}}, {"1": {"candidate_steps": [1, 1]}},
-        {"1": {"candidate_steps": [0]}}, {"01": {"candidate_steps": [1]}},
+        {"1": {"candidate_steps": []}}, {"1": [1]}, {"1": {"candidate_steps": [-1]}},
+        {"1": {"candidate_steps": [0]}}, {"1": {"candidate_steps": [1]}, "typo": 1},
         {"1": {"candidate_steps": [1], "x": 1}}, {"one": {"candidate_steps": [1]}},
     ))],
     "tensorrt-llm": [
         "[", "a: b", "speculative_config: 3", "speculative_config: {decoding_type: Eagle}",
-        *(f"speculative_config: {{decoding_type: DraftTarget, speculative_model: {model}, "
+        "speculative_config: {decoding_type: Draft_Target, speculative_model: D, max_draft_len: 4, "
+        "max_concurrency: 8, draft_len_schedule: {4: 4}}",
+        *(f"speculative_config: {{decoding_type: Draft_Target, speculative_model: {model}, "
           f"max_draft_len: {most}, draft_len_schedule: {schedule}}}"
           for model, most, schedule in (
               ("D", 0, "{1: 0}"), ("D", 4, "{}"), ("D", 4, "{4: 2}"), ("D", 4, "{1: 4, 8: 5}"),
@@ -272,8 +279,9 @@ BAD = {
     ],
     "llama.cpp": [
         "", "--spec-type", "--spec-type draft-simple", "--spec-type other --spec-draft-n-max 4",
-        *(f"--spec-type draft-simple --spec-draft-n-max {most} --spec-draft-n-min {least} "
-          f"--spec-draft-p-min {p}{more}" for most, least, p, more in (
+        "--spec-type draft-simple --spec-draft-n-max 4 --spec-draft-n-min 0 --spec-draft-p-min 0",
+        *(f"--spec-type draft-simple --spec-draft-model D --spec-draft-n-max {most} "
+          f"--spec-draft-n-min {least} --spec-draft-p-min {p}{more}" for most, least, p, more in (
               (0, 0, 0, ""), (4, 5, 0, ""), (4, 0, 2, ""), (4, 0, "nan", ""), ("x", 0, 0, ""),
               (2, 0, 0, " --spec-synth-rates 0.9"), (2, 0, 0, " --spec-synth-rates 0.8,0.9"),
               (2, 0, 0, " --evil rm"), (2, 0, 0, "\n--evil rm"), (2, 0, 0, " '"))),
@@ -290,6 +298,33 @@ def test_what_an_engine_would_refuse_is_refused(format, text):
     with pytest.raises(ConfigError) as caught:
         format_named(format).check(text)
     assert len(str(caught.value).splitlines()) == 1
+
+
+#: Not what is written here, but what the engines' own code takes.
+GOOD = {
+    "vllm": [json.dumps(VLLM | change) for change in (
+        {RANGES: [[9, 12, 1], [1, 8, 3]]}, {RANGES: [[1, 8, 3], [16, 32, 0]]},
+        {"rejection_sample_method": "synthetic", "synthetic_acceptance_length": 3.5},
+        {"draft_tensor_parallel_size": 1, "max_model_len": 4096},
+    )],
+    "sglang": [json.dumps(config) for config in (
+        {"2": {"candidate_steps": [3, 1, 1]}, "ema_alpha": 0.2},
+        {"1": {"candidate_steps": [1, 3], "up_hysteresis": 0.1}, "64": {"candidate_steps": [0]}},
+    )],
+    "tensorrt-llm": [
+        f"speculative_config: {{decoding_type: {kind}, {model}: D, max_draft_len: 4, "
+        "draft_len_schedule: {8: 2, 4: 4}, acceptance_window: 10}"
+        for kind in ("Draft_Target", "DraftTarget")
+        for model in ("speculative_model", "speculative_model_dir")
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("format", "text"), [(f, text) for f, many in GOOD.items() for text in many]
+)
+def test_what_an_engine_takes_passes(format, text):
+    format_named(format).check(text)
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -201,7 +201,7 @@ def test_a_cell_measured_again_counts_once(make, tmp_path):
 @pytest.mark.parametrize(
     ("schema", "said"),
     [
-        ("magicdec.profile/2", "upgrade"),
+        ("magicdec.profile/3", "upgrade"),
         ("magicdec.profile/0", "record it again"),
         ("magicdec.profile/" + "9" * 99, "no magicdec profile"),
         ("\x1b[31mred", "no magicdec profile"),

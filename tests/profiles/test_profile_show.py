@@ -84,7 +84,7 @@ def test_json_is_the_file_as_one_document(recorded, magicdec):
     code, out, _ = magicdec("profile", "show", recorded, "--format", "json")
     document = json.loads(out)
     lines = [json.loads(line) for line in recorded.read_text().splitlines()]
-    assert code == 0 and document["schema"] == "magicdec.profile/1"
+    assert code == 0 and document["schema"] == "magicdec.profile/2"
     by_key = {json.dumps(cell["key"]): cell for cell in lines[1:]}
     assert [by_key[json.dumps(cell["key"])] for cell in document["cells"]] == document["cells"]
     assert len(document["cells"]) == 17

@@ -71,6 +71,8 @@ def really(session, requests, config):
 DRAFTERS = [
     Drafter("snapkv", 40), Drafter("snapkv", 64, {"window": 8}), Drafter("window", 24),
     Drafter("streaming", 24), Drafter("streaming", 64, {"sinks": 1}), Drafter("full", 1),
+    Drafter("topk", 24), Drafter("quest", 24, {"page": 4}),
+    Drafter("pqcache", 24, {"sinks": 4, "recent": 8}), Drafter("reuse", 24, {"recent": 8}),
 ]  # fmt: skip
 
 

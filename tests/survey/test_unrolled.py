@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 
@@ -10,10 +9,10 @@ from magicdec.engine.cache import KVCache
 from magicdec.engine.config import SamplingConfig
 from magicdec.engine.draft_view import make_view
 from magicdec.engine.prefill import prefill
-from magicdec.engine.sampling import distribution
 from magicdec.engine.selectors.base import SELECTORS
 from magicdec.kernels.attention import get_backend
-from magicdec.profiles.survey.forced import draft_chances, target_chances
+from magicdec.profiles.survey.forced import chances
+from magicdec.profiles.survey.reading import SteppingReader, TargetReader
 from magicdec.profiles.survey.trace import TracedRow
 from magicdec.profiles.survey.unrolled import unrolled
 
@@ -33,7 +32,7 @@ def cached(model, prompts, texts, backend="sdpa", kv_dtype=None):
         for _ in prefill(model, cache, slot, prompt, chunk=32):
             pass
         rows.append(TracedRow(slot, len(prompt), tuple(text)))
-    target_chances(model, cache, rows, SAMPLING)
+    chances(model, TargetReader(cache, rows), rows, SAMPLING)
     return cache, rows
 
 
@@ -43,21 +42,7 @@ def in_steps(model, cache, rows, selector, budget, block):
         cache, selector, budget=budget, context=max(r.prompt for r in rows), growth=TOKENS,
         gamma=block,
     )  # fmt: skip
-    found = []
-    for row in rows:
-        cache.lengths[row.slot] = row.prompt
-        view.admit(row.slot)
-        chances = []
-        for start in range(0, row.fed, block):
-            part = torch.tensor([row.tokens[start : start + block + 1]])
-            fed = part[:, :-1]
-            logits = model.forward(fed, view.access([row.slot], 0, fed.shape[1]))
-            probs = distribution(logits, SAMPLING).gather(2, part[:, 1:, None])
-            chances += probs.flatten().tolist()
-            cache.advance([row.slot], [fed.shape[1]])
-            view.commit([row.slot], [fed.shape[1]])
-        found.append(np.array(chances))
-    return found
+    return chances(model, SteppingReader(cache, view, rows, block), rows, SAMPLING)
 
 
 @pytest.mark.parametrize("block", [1, 3, 4])
@@ -77,8 +62,8 @@ def test_a_token_sees_what_its_step_would_have_found(tiny, prompt, name, options
     texts = [prompt(length, seed=1) for length in (TOKENS, 20, 70)]
     cache, rows = cached(model, prompts, texts)
     selector = SELECTORS.create(name, options)
-    view = unrolled(cache, rows, selector, budget, 32)
-    at_once = draft_chances(model, view, rows, SAMPLING, block)
+    view = unrolled(cache, rows, selector, budget, block)
+    at_once = chances(model, view, rows, SAMPLING)
     for mine, real in zip(
         at_once, in_steps(model, cache, rows, selector, budget, block), strict=True
     ):
@@ -95,14 +80,12 @@ def test_the_whole_cache_is_the_target(tiny, prompt, kind, kv_dtype):
     model = tiny(kind, **changes).ours
     prompts, texts = [prompt(60), prompt(31)], [prompt(TOKENS, seed=1), prompt(40, seed=1)]
     cache, rows = cached(model, prompts, texts, kv_dtype=kv_dtype)
-    target = target_chances(model, cache, rows, SAMPLING)
+    target = chances(model, TargetReader(cache, rows), rows, SAMPLING)
     before = cache.k.clone()
-    view = unrolled(cache, rows, SELECTORS.create("full"), 1, 32)
     exact = 1e-3 if kv_dtype is None else 0.1  # the draft's own K/V are rounded in other places
     for block in (1, 4):
-        for mine, real in zip(
-            draft_chances(model, view, rows, SAMPLING, block), target, strict=True
-        ):
+        view = unrolled(cache, rows, SELECTORS.create("full"), 1, block)
+        for mine, real in zip(chances(model, view, rows, SAMPLING), target, strict=True):
             assert mine == pytest.approx(real, rel=exact, abs=1e-6)
     for row in rows:
         valid = slice(0, row.prompt + row.fed)
@@ -112,5 +95,5 @@ def test_the_whole_cache_is_the_target(tiny, prompt, kind, kv_dtype):
 def test_a_text_without_a_second_token_needs_no_pass(tiny, prompt):
     model = tiny().ours
     cache, rows = cached(model, [prompt(40), prompt(50)], [[7], [9]])
-    view = unrolled(cache, rows, SELECTORS.create("streaming"), 16, 32)
-    assert [len(row) for row in draft_chances(model, view, rows, SAMPLING)] == [0, 0]
+    view = unrolled(cache, rows, SELECTORS.create("streaming"), 16, 4)
+    assert [len(row) for row in chances(model, view, rows, SAMPLING)] == [0, 0]

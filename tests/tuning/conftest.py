@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from magicdec.profiles.storage.schema import Drafter
+from magicdec.profiles.storage.drafter import Drafter
 from magicdec.profiles.tuning.candidate import Candidate, Place
 from magicdec.profiles.tuning.evidence import Evidence
 from magicdec.profiles.tuning.pricing import Memory, StepPrice

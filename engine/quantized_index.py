@@ -1,0 +1,113 @@
+"""Keys known by their nearest centroids: product quantisation (PQCache, arXiv 2407.12820)."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import embedding_bag
+
+from magicdec.engine.candidates import Candidates
+from magicdec.engine.key_index import KeyIndex, KeyShape
+from magicdec.engine.model.parallel import in_parallel
+from magicdec.engine.selectors.pqcache import PQCache
+
+
+class QuantizedIndex(KeyIndex):
+    """centroids: [L, rows, Hkv, m, C, D / m]; codes: uint8 [L, rows, Hkv, S, m]."""
+
+    def __init__(self, options: PQCache, shape: KeyShape) -> None:
+        self._options = options
+        self._parts = (options.m, shape.head_dim // options.m)
+        owners = (shape.layers, shape.rows, shape.kv_heads)
+        self.centroids = torch.zeros(
+            *owners, options.m, 2**options.bits, self._parts[1],
+            dtype=torch.float32, device=shape.device,
+        )  # fmt: skip
+        self.codes = torch.zeros(
+            *owners, shape.capacity, options.m, dtype=torch.uint8, device=shape.device
+        )
+
+    def tensors(self) -> list[Tensor]:
+        return [self.centroids, self.codes]
+
+    def admit(self, slot: int, keys: Tensor) -> None:
+        """Finds the centroids among the keys between the sinks and the recent ones."""
+        options = self._options
+        middle = keys[:, :, options.sinks : max(options.sinks, keys.shape[2] - options.recent)]
+        seen = middle if middle.shape[2] else keys
+        if seen.shape[2]:
+            at = torch.linspace(0, seen.shape[2] - 1, min(options.sample, seen.shape[2]))
+            sample = (
+                seen[:, :, at.long().to(seen.device)].unflatten(-1, self._parts).transpose(2, 3)
+            )
+            own = self.centroids[:, slot]  # [L, Hkv, m, C, D / m]
+            own.copy_(centroids(sample, own.shape[3], options.iterations))
+        self.extend(slot, keys, 0)
+
+    def extend(self, slot: int, keys: Tensor, first: int) -> None:
+        new = keys[:, :, first:].float().unflatten(-1, self._parts).transpose(2, 3)
+        self.codes[:, slot, :, first : keys.shape[2]] = nearest(
+            new, self.centroids[:, slot]
+        ).transpose(2, 3)
+
+    def logits(self, layer: int, queries: Tensor, rows: Candidates) -> Tensor:
+        """Approximate q·k / √D: [n, Hkv, G, D] -> float32 [n, Hkv, S, G]."""
+        own = self.centroids[layer, rows.rows]  # [n, Hkv, m, C, D / m]
+        n, heads, parts, count, _ = own.shape
+        scaled = queries.float() * queries.shape[-1] ** -0.5
+        tables = own @ scaled.unflatten(-1, self._parts).permute(0, 1, 3, 4, 2)  # [n, Hkv, m, C, G]
+        start = rows.once(
+            self, lambda: _steps(n * heads * parts, count, own.device).view(n, heads, 1, parts)
+        )
+        at = self.codes[layer, rows.rows, :, : rows.longest] + start  # [n, Hkv, S, m]
+        found = embedding_bag(at.view(-1, parts), tables.flatten(0, 3), mode="sum")
+        return found.view(n, heads, rows.longest, -1)
+
+    def choose(
+        self, layer: int, queries: Tensor, keys: Tensor, rows: Candidates, budget: int
+    ) -> Tensor:
+        sinks, recent = self._options.sinks, self._options.recent
+        logits = self.logits(layer, queries, rows).transpose(2, 3).contiguous()
+        # What is chosen anyway takes no part in the softmax.
+        mass = rows.hide(logits, sinks, recent).softmax(dim=-1).nan_to_num_().sum(dim=2)
+        return rows.best(mass, budget, sinks=sinks, recent=recent)
+
+
+def _steps(count: int, step: int, device: torch.device) -> Tensor:
+    return torch.arange(0, count * step, step, dtype=torch.int32, device=device)
+
+
+def nearest(keys: Tensor, centroids: Tensor) -> Tensor:
+    """Which centroid each part of a key is closest to: [..., S, d], [..., C, d] -> [..., S]."""
+    # |k - c|² without |k|², which all centroids share.
+    distance = centroids.square().sum(-1)[..., None, :] - 2 * keys @ centroids.transpose(-1, -2)
+    return distance.argmin(dim=-1)
+
+
+def centroids(sample: Tensor, count: int, iterations: int) -> Tensor:
+    """k-means of every [N, d] in [..., N, d]: [..., count, d], float32 on the CPU.
+
+    It starts from members spread over the sample, so that the same text gives the same centroids.
+    With fewer members than centroids some are repeated.
+    """
+    groups = sample.float().cpu().flatten(0, -3).numpy()
+    found = in_parallel([partial(_kmeans, group, count, iterations) for group in groups])
+    return torch.from_numpy(np.stack(found)).view(*sample.shape[:-2], count, -1)
+
+
+def _kmeans(group: NDArray[np.float32], count: int, iterations: int) -> NDArray[np.float32]:
+    from scipy.cluster.vq import kmeans2
+
+    start: NDArray[np.float32] = group[np.linspace(0, len(group) - 1, count).round().astype(int)]
+    if len(group) <= count:
+        return start
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a centroid that loses all members stays
+        found, _ = kmeans2(group, start, iter=iterations, minit="matrix", check_finite=False)
+    kept: NDArray[np.float32] = np.asarray(found, dtype=np.float32)
+    return kept

@@ -1,0 +1,1 @@
+"""Speculation over trees: several continuations of a text, judged in one pass."""

@@ -1,0 +1,39 @@
+"""The model drafts trees for itself, a generation per pass over its sparse view."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from magicdec.engine.acceptance import Proposal, Rule
+from magicdec.engine.config import DraftWeights
+from magicdec.engine.drafter import SelfDrafter
+from magicdec.engine.model.decoder import Decoder
+from magicdec.engine.row import Row
+from magicdec.engine.trees.growth import Grower
+from magicdec.engine.trees.rules import TreeRule
+from magicdec.engine.views.base import DraftView
+
+
+class TreeDrafter(SelfDrafter):
+    def __init__(
+        self, model: Decoder, view: DraftView, weights: DraftWeights, grower: Grower
+    ) -> None:
+        super().__init__(model, view, weights)
+        self._grower = grower
+
+    def reads(self, slot: int, gamma: int) -> int:
+        return self._grower.reads(self.entries(slot), min(gamma, self._grower.height))
+
+    def propose(self, rows: Sequence[Row], pending: Tensor, gamma: int, rule: Rule) -> Proposal:
+        """Trees of up to γ generations."""
+        assert isinstance(rule, TreeRule)
+        slots, ahead = [row.slot for row in rows], 0
+        growth = self._grower.begin(pending, rule)
+        for _ in range(min(gamma, self._grower.height)):
+            width = growth.fed.shape[1]
+            access = self._view.access(slots, ahead, width, growth.nodes())
+            growth.expand(self._model.forward(growth.fed, access))
+            ahead += width
+        return growth.proposal()

@@ -1,0 +1,71 @@
+"""The view of a selector that chooses after verify passes, with the target's own queries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from magicdec.engine.cache import KVCache
+from magicdec.engine.candidates import split
+from magicdec.engine.clock import Clock
+from magicdec.engine.model.decoder import Decoder
+from magicdec.engine.selectors.base import DynamicSelector
+from magicdec.engine.views.choosing import Chooser
+from magicdec.engine.views.gathering import gather, starts
+from magicdec.engine.views.selected import SelectedView
+from magicdec.kernels.transfer import to_device
+
+
+class RefreshedView(SelectedView):
+    """Between two choices accepted tokens are kept on top of the chosen ones."""
+
+    def __init__(
+        self, cache: KVCache, selector: DynamicSelector, *, budget: int, capacity: int,
+        model: Decoder, clock: Clock,
+    ) -> None:  # fmt: skip
+        super().__init__(cache, selector, budget=budget, capacity=capacity, model=model)
+        self.chooser = Chooser(cache, selector, budget=budget, layers=model.spec.layers)
+        self.observer = self._observe
+        self._refresh, self._clock = selector.refresh, clock
+        self._passes = [0] * cache.rows  # verify passes since the slot's last choice
+        self._seen: dict[int, Tensor] = {}  # by layer: q of the last verify pass, [n, T, H, D]
+
+    def _observe(self, layer: int, q: Tensor) -> None:
+        if layer < self.chooser.layers:
+            self._seen[layer] = q
+
+    def admit(self, slot: int) -> None:
+        prompt = self._cache.prompts[slot]
+        assert prompt is not None
+        with self._clock.phase("select"):
+            self.chooser.admit(slot)
+            self._choose([slot], list(prompt.queries[:, None, :, -1]))
+
+    def commit(self, slots: Sequence[int], counts: Sequence[int]) -> None:
+        for slot in slots:
+            self._passes[slot] += 1
+        due = [i for i, slot in enumerate(slots) if self._passes[slot] >= self._refresh]
+        rest = [i for i in range(len(slots)) if i not in due]
+        if rest:
+            super().commit([slots[i] for i in rest], [counts[i] for i in rest])
+        with self._clock.phase("select"):
+            self.chooser.extend(slots, counts)
+            if due:
+                index = to_device([due, [counts[i] - 1 for i in due]], self.store.k.device)
+                queries = [q[index[0], index[1]] for _, q in sorted(self._seen.items())]
+                self._choose([slots[i] for i in due], queries)
+        self._seen.clear()
+
+    def _choose(self, slots: Sequence[int], queries: Sequence[Tensor]) -> None:
+        """queries: of each layer [n, H, D], those of the rows' last valid tokens."""
+        cache, store = self._cache, self.store
+        for batch, rows in split(slots, [cache.lengths[s] for s in slots], store.k.device):
+            first = starts(cache.k[0], rows.rows)
+            for layer in range(self.chooser.layers):
+                at = self.chooser.choose(layer, queries[layer][batch], rows) + first
+                for mine, full in ((store.k, cache.k), (store.v, cache.v)):
+                    mine[layer, rows.rows, :, : at.shape[2]] = gather(full[layer], at)
+        for slot in slots:
+            self._added[slot] = self.chooser.width(cache.lengths[slot])
+            self._passes[slot] = 0

@@ -1,0 +1,71 @@
+"""One decoding of rows through a session, with its steps: what every measurement consists of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from magicdec.engine.config import DecodeConfig
+from magicdec.engine.events import Event, StepFinished
+from magicdec.engine.report import Recorder, RunReport
+from magicdec.engine.request import Request
+from magicdec.engine.session import Session
+from magicdec.engine.verdict import Losslessness
+from magicdec.profiles.storage.from_reports import step_times
+from magicdec.profiles.storage.schema import StepTimes
+
+Listener = Callable[[Event], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One run over the rows, and its steps."""
+
+    report: RunReport
+    steps: tuple[StepFinished, ...]
+
+    @property
+    def outputs(self) -> list[tuple[int, ...]]:
+        """Token ids of each row."""
+        return [row.token_ids for row in self.report.rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """The rows of one batch and context in a session; the first pass prefills, others reuse it.
+
+    Every pass begins with the bare prompts: what an earlier one decoded is overwritten, and the
+    draft's cache is made anew.
+    """
+
+    session: Session
+    requests: Sequence[Request]
+    batch: int
+
+    def run(self, config: DecodeConfig, listen: Listener) -> Pass:
+        """Raises what `Session.run` raises."""
+        recorder, steps = Recorder(), []
+        self.session.plan_memory(self.requests, config, self.batch)
+        with closing(self.session.run(self.requests, config, batch=self.batch)) as events:
+            for event in events:
+                recorder.add(event)
+                if isinstance(event, StepFinished):
+                    steps.append(event)
+                listen(event)
+        return Pass(recorder.report(), tuple(steps))
+
+    def check(self, config: DecodeConfig, plain: Pass, speculative: Pass) -> Losslessness:
+        """Whether both gave the same texts; not checked for sampled ones."""
+        return self.session.check(self.requests, config, plain.outputs, speculative.outputs)
+
+
+def full_steps(plain: Iterable[Pass], speculative: Iterable[Pass]) -> StepTimes:
+    """Of full batches: those at the end of the rows are smaller."""
+    before, after = ([step for done in passes for step in done.steps]
+                     for passes in (plain, speculative))  # fmt: skip
+    whole = max((len(step.rows) for step in (*before, *after)), default=0)
+    return step_times(
+        (step for step in before if len(step.rows) == whole),
+        (step for step in after if len(step.rows) == whole),
+    )

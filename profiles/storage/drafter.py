@@ -1,0 +1,111 @@
+"""How drafts are made, as profiles name it: what acceptance depends on besides the text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, cast
+
+from magicdec.engine.config import LAYERS, LOOKUP, SELF, DecodeConfig, DraftKV, DraftWeights
+from magicdec.profiles.storage.fields import last_part
+from magicdec.profiles.storage.header import Scalar
+
+Kind = Literal["self", "lookup", "layers", "model"]
+FULL = "full"  # the selector, and the `draft_kv`, that leave nothing out
+
+
+@dataclass(frozen=True, slots=True)
+class Drafter:
+    """A way to draft. Members that a way has no use for are None: lookup reads no KV entries, and
+    what attends to all of them has no budget. So equal ways are equal, whatever was asked for.
+
+    A new kind of drafting is one more field, whose default is what files without it mean.
+    `selector_options` are sorted pairs.
+    """
+
+    selector: str | None
+    selector_options: tuple[tuple[str, Scalar], ...] = ()
+    budget: int | None = None
+    temperature: float = 0.0
+    draft_weights: str = "same"
+    draft: str = SELF
+    draft_kv: str | None = "selected"
+
+    def __post_init__(self) -> None:
+        unused: dict[str, object] = {}
+        if self.draft == LOOKUP:
+            unused = dict.fromkeys(("selector", "budget", "draft_kv")) | {"draft_weights": "same"}
+        elif FULL in (self.draft_kv, self.selector):
+            unused = {"selector": FULL, "budget": None, "draft_kv": FULL}
+        for name, value in unused.items():
+            object.__setattr__(self, name, value)
+        if unused:
+            object.__setattr__(self, "selector_options", ())
+
+    def __lt__(self, other: Drafter) -> bool:
+        return self.order < other.order
+
+    @property
+    def order(self) -> tuple[str, bool, str, int, float, str, str]:
+        """Options come last and as text: two values of one option may be of different types."""
+        return (
+            "" if self.draft == SELF else self.draft, self.draft_kv == FULL, self.selector or "",
+            self.budget or 0, self.temperature, self.draft_weights, repr(self.selector_options),
+        )  # fmt: skip
+
+    @property
+    def kind(self) -> Kind:
+        return kind_of(self.draft)
+
+    @property
+    def way(self) -> str:
+        """Who drafts over what, short enough for a table."""
+        return way(self.draft, self.draft_kv, self.selector, self.budget)
+
+    @property
+    def label(self) -> str:
+        options = "".join(f" {name}={value}" for name, value in self.selector_options)
+        drawn = f", T {self.temperature:g}" if self.temperature else ""
+        weights = "" if self.draft_weights == "same" else f", {self.draft_weights} draft"
+        short = way(self.draft, self.draft_kv, f"{self.selector}{options}", self.budget)
+        return f"{short}{weights}{drawn}"
+
+    def config(self, base: DecodeConfig, gamma: int) -> DecodeConfig:
+        """A run that drafts like this; all else as in `base`, the temperature too."""
+        return replace(
+            drafting(
+                base, gamma, draft=self.draft, draft_kv=self.draft_kv, selector=self.selector,
+                options=dict(self.selector_options), budget=self.budget,
+            ),
+            draft_weights=cast(DraftWeights, self.draft_weights),  # DecodeConfig checks it
+        )  # fmt: skip
+
+
+def kind_of(draft: str) -> Kind:
+    if draft == SELF:
+        return "self"
+    if draft == LOOKUP:
+        return "lookup"
+    return "layers" if draft.startswith(LAYERS) else "model"
+
+
+def way(draft: str, draft_kv: str | None, selector: str | None, budget: int | None) -> str:
+    """In words: `snapkv 256`, `full`, `lookup`, `layers:10 snapkv 256`, `smollm2-135m full KV`."""
+    if draft == LOOKUP:
+        return draft
+    who = "" if draft == SELF else f"{draft if kind_of(draft) == 'layers' else last_part(draft)} "
+    if draft_kv == FULL:
+        return f"{who}full KV" if who else FULL
+    return f"{who}{selector}" + ("" if budget is None else f" {budget}")
+
+
+def drafting(
+    base: DecodeConfig, gamma: int, *, draft: str, draft_kv: str | None, selector: str | None,
+    options: Mapping[str, object], budget: int | None,
+) -> DecodeConfig:  # fmt: skip
+    """`base` with another way to draft; None leaves what then does not matter as it is."""
+    return replace(
+        base, draft=draft, draft_kv=cast(DraftKV, draft_kv or "selected"),
+        selector=selector or base.selector, selector_options=dict(options),
+        budget=budget or base.budget, gamma=gamma,
+    )  # fmt: skip

@@ -1,0 +1,196 @@
+"""Who drafts is part of a cell: files, tables, exports know it; older files are read."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from magicdec.engine.config import DecodeConfig
+from magicdec.engine.errors import ConfigError
+from magicdec.profiles.storage.drafter import Drafter
+from magicdec.profiles.storage.encoding import cell_to_json
+from magicdec.profiles.storage.reading import read_profile
+from magicdec.profiles.storage.schema import Cell
+from magicdec.profiles.storage.writing import ProfileWriter
+
+WAYS = {
+    "lookup": {"draft": "lookup"},
+    "full": {"draft_kv": "full"},
+    "layers:2 snapkv 256": {"draft": "layers:2"},
+    "draftling full KV": {"draft": "org/draftling", "draft_kv": "full"},
+    "draftling snapkv 64": {"draft": "org/draftling", "budget": 64},
+}
+
+
+def drawn(cell: Cell, **drafter: object) -> Cell:
+    return replace(cell, key=replace(cell.key, **drafter))
+
+
+@pytest.fixture
+def cells(make) -> list[Cell]:
+    return [make.cell(), *(drawn(make.cell(), **way) for way in WAYS.values())]
+
+
+def test_members_that_a_way_has_no_use_for_do_not_tell_ways_apart(make):
+    key = make.cell().key
+    lookup = replace(key, draft="lookup")
+    assert lookup.way == "lookup" and lookup.budget is lookup.selector is lookup.draft_kv is None
+    assert lookup == replace(key, draft="lookup", selector="streaming", budget=9)
+    assert lookup.draft_weights == "same" and lookup != key
+    whole = replace(key, draft_kv="full")
+    assert whole == replace(key, selector="full", budget=3) and whole.budget is None
+    assert Drafter("snapkv", (), 9).way == "snapkv 9"
+
+
+def test_they_survive_the_file(make, cells, tmp_path):
+    profile = read_profile(make.write(tmp_path / "p.jsonl", *cells))
+    assert profile.cells == tuple(cells) and not profile.warnings
+    assert [cell.key.way for cell in profile.cells[1:]] == list(WAYS)
+    assert sorted(cell.key for cell in cells)[0] == cells[0].key, "itself over a selection first"
+    assert "lookup" in cells[1].key.label and "256" not in cells[1].key.label
+
+
+def test_a_draft_models_folders_stay_private(make):
+    written = cell_to_json(drawn(make.cell(), draft="/home/me/drafts/tiny"))
+    assert written["key"]["draft"] == "tiny"
+
+
+def older(lines: list[str]) -> str:
+    """As version 1 wrote them: no cell says who drafts."""
+    header, *cells = map(json.loads, lines)
+    for name in ("draft", "draft_kv"):
+        header["grid"].pop(name)
+        for cell in cells:
+            del cell["key"][name]
+    return "".join(
+        json.dumps(line, separators=(",", ":")) + "\n"
+        for line in ({**header, "schema": "magicdec.profile/1"}, *cells)
+    )
+
+
+def test_an_older_file_is_read_and_continued(make, tmp_path):
+    path, cell = tmp_path / "old.jsonl", make.cell()
+    full = cell_to_json(make.cell(4))
+    full["key"] |= {"selector": "full"}  # with a budget, as it was written then
+    path.write_text(older([*make.lines(cell), json.dumps(full)]))
+    before = path.read_bytes()
+    profile = read_profile(path)
+    assert profile.cells[0] == cell
+    assert profile.cells[1].key == replace(make.cell(4).key, draft_kv="full")
+
+    lookup = drawn(cell, draft="lookup")
+    with ProfileWriter(path, make.header) as file:
+        assert file.finished == {found.key for found in profile.cells}
+        file.append(lookup)
+    now = path.read_bytes()
+    assert now.startswith(before.replace(b"magicdec.profile/1", b"magicdec.profile/2"))
+    assert read_profile(path).cells == (*profile.cells, lookup)
+
+
+@pytest.mark.parametrize(
+    "change", [{"budget": None}, {"selector": None}, {"draft": 3}, {"draft_kv": "some"}]
+)
+def test_a_key_that_lacks_what_its_way_needs_is_refused(make, tmp_path, change):
+    data = cell_to_json(make.cell())
+    data["key"] |= change
+    path = tmp_path / "p.jsonl"
+    path.write_text(make.lines()[0] + "\n" + json.dumps(data) + "\n\n" + make.lines()[0])
+    with pytest.raises(ConfigError) as caught:
+        read_profile(path)
+    assert next(iter(change)) in str(caught.value)
+
+
+def test_a_way_becomes_the_settings_that_draft_so(make, cells):
+    base = DecodeConfig(max_new_tokens=7, draft="lookup")
+    for cell, change in zip(cells[1:], WAYS.values(), strict=True):
+        config = cell.key.drafter.config(base, 5)
+        assert config.gamma == 5 and config.max_new_tokens == 7
+        assert config.draft == change.get("draft", "self")
+        assert config.draft_kv == change.get("draft_kv", "selected")
+    assert cells[0].key.drafter.config(base, 2).draft == "self"
+
+
+def test_tables_name_them(make, cells, tmp_path, magicdec, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    path = make.write(tmp_path / "p.jsonl", *cells)
+    code, out, err = magicdec("profile", "show", path)
+    assert code == 0, err
+    for name in WAYS:
+        assert name in out
+    assert "lookup 256" not in out and "None" not in out
+    code, out, _ = magicdec("profile", "show", path, "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert [row["draft"] for row in rows] == [cell.key.draft for cell in cells]
+    assert rows[1]["budget"] == rows[1]["selector"] == "" and rows[3]["budget"] == "256"
+    code, out, _ = magicdec("profile", "compare", path, path)
+    assert code == 0 and all(name in out for name in ("lookup", "layers:2 snapkv 256"))
+
+
+FORMATS = ("vllm", "vllm-experimental", "vllm-sparse", "sglang", "tensorrt-llm", "llama.cpp",
+           "aiconfigurator")  # fmt: skip
+
+
+def exported(magicdec, path: Path, format: str, *more: object) -> tuple[int, str, str]:
+    return magicdec("profile", "export", path, "--to", format, "--gamma", 3, *more)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_lookup_is_exported_where_the_engine_has_it(make, cells, tmp_path, magicdec, format):
+    path = make.write(tmp_path / "p.jsonl", *cells)
+    code, out, err = exported(magicdec, path, format, "--draft", "lookup", "--replay")
+    if format == "vllm":
+        config = json.loads(out)
+        assert code == 0 and config["method"] == "ngram" and "model" not in config
+        assert (config["prompt_lookup_min"], config["prompt_lookup_max"]) == (2, 5)
+        assert config["num_speculative_tokens"] == 3 == len(config["synthetic_acceptance_rates"])
+        assert "drafter: lookup for tiny-llama" in err
+    elif format == "aiconfigurator":
+        assert code == 0 and out.startswith("--nextn 3")
+    else:
+        assert code == 2 and len(err.splitlines()) == 1 and "lookup" in err
+
+
+def test_a_draft_model_is_named_by_the_profile(make, cells, tmp_path, magicdec):
+    path = make.write(tmp_path / "p.jsonl", *cells)
+    code, out, err = exported(magicdec, path, "vllm", "--draft", "org/draftling", "--budget", 64)
+    assert code == 0 and json.loads(out)["model"] == "org/draftling"
+    assert "NOT EXPRESSED: the draft model's cache was bounded" in err
+    more = ("--draft", "org/draftling", "--draft-model", "other")
+    code, out, err = exported(magicdec, path, "vllm", *more)
+    assert json.loads(out)["model"] == "other" and "not other" in err
+
+
+def test_what_no_engine_has_says_so(make, cells, tmp_path, magicdec):
+    path = make.write(tmp_path / "p.jsonl", *cells)
+    code, _, err = exported(magicdec, path, "vllm", "--draft", "layers:2", "--draft-model", "m")
+    assert code == 0 and "NOT EXPRESSED: no engine drafts with layers:2" in err
+    code, _, err = exported(magicdec, path, "vllm-sparse", "--draft", "layers:2")
+    assert code == 2 and "layers:2 snapkv 256" in err and len(err.splitlines()) == 1
+    code, _, err = exported(magicdec, path, "vllm", "--draft", "eagle")
+    assert code == 2 and "draft layers:2, lookup, org/draftling, self" in err
+
+
+def test_a_run_of_another_drafter_is_a_profile(make, tmp_path):
+    """What `run --json` says of its drafter is believed."""
+    from magicdec.profiles.storage.from_run import profile_of_run
+
+    phases = dict.fromkeys(("prefill", "select", "draft", "verify", "commit", "other"), 1.0)
+    run = {
+        "env": {"magicdec": "0.1", "draft_weights": "same"}, "interrupted": False, "error": None,
+        "config": {
+            "gamma": 3, "model": "m", "dtype": "float32", "kv_dtype": "float32", "batch": 1,
+            "max_new_tokens": 9, "selector": "snapkv", "selector_option": {}, "budget": 256,
+            "temperature": 0.0, "draft_weights": "auto", "draft": "lookup", "draft_kv": "selected",
+        },
+        "rows": [{"document": "d", "prompt_tokens": 50}], "phases_s": phases,
+        "decode": {"tokens": 8, "seconds": 5.0, "steps": 8},
+        "speculative_decoding": {"num_spec_steps": 0, "num_draft_tokens": 0,
+                                 "num_accepted_draft_tokens": 0},
+    }  # fmt: skip
+    (cell,) = profile_of_run(run, "run.json").cells
+    assert cell.key.way == "lookup" and cell.key.budget is None
