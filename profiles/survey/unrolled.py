@@ -68,9 +68,7 @@ class Unrolled(Reader):
             pieces.append(Piece(at, at + 1, slice(row.slot, row.slot + 1), keys, mask))
         return SdpaPlan(tuple(pieces))
 
-    def _seen(
-        self, row: TracedRow, start: int, new: int, window: int | None
-    ) -> Tensor:
+    def _seen(self, row: TracedRow, start: int, new: int, window: int | None) -> Tensor:
         """Which entries each of the tokens sees: bool [T, S]."""
         kept, device = self._kept[row.slot], self._store.model.device
         query = torch.arange(start, start + new, device=device)[:, None]  # in the text
