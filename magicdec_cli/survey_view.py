@@ -69,6 +69,7 @@ def _table(outcome: SurveyOutcome, found: list[Any]) -> None:
     TERMINAL.note(
         f"tokens per step for each draft length; {counted(rows_seen, 'row')}, "
         f"{counted(tokens, 'token')}, {clock(outcome.seconds)} in all"
+        + ("" if rows_seen > 1 else "; one row says nothing of how far others differ")
     )
     if left_out:
         titles = plain_text(", ".join(left_out), look)
@@ -91,5 +92,10 @@ def _length(gamma: int, rank: int) -> Column:
 
 
 def _widest(of_gammas: list[Estimate]) -> str:
-    halves = [(each.interval[1] - each.interval[0]) / 2 for each in of_gammas if each.interval]
-    return f"{max(halves):.2f}" if halves else "-"
+    """How far the interval of any draft length reaches, to its longer side."""
+    reaches = [
+        max(each.length - each.interval[0], each.interval[1] - each.length)
+        for each in of_gammas
+        if each.interval
+    ]
+    return f"{max(reaches):.2f}" if reaches else "-"

@@ -88,8 +88,8 @@ PREDICT_TERMS: dict[str, str] = {
 
 PROFILE_TERMS: dict[str, str] = {
     "cell": "one setting of a profile: batch, context, drafter, γ, temperature",
-    "drafter": "who drafts (--draft) over what: selector, its options, budget, tree; what a drafter has no "
-    "use for is left out",
+    "drafter": "who drafts (--draft) over what: selector, its options, budget, tree; what a "
+    "drafter has no use for is left out",
     "repeat": "one plain and one speculative pass over the same rows, in turn; both warmed up, "
     "and each starts from the bare prompts with a new draft cache",
     "failed": "a cell that gave no figures: its error says why; recording again tries it anew",
@@ -113,8 +113,9 @@ SURVEY_TERMS: dict[str, str] = {
     "would have drafted another token decides how speculation would have gone, for every γ",
     "α, surveyed": "the share of all tokens that the drafter would have drafted right",
     "Ω, surveyed": "the mean length a run with this γ and number of tokens would show",
-    "±": "half of the 95% confidence interval of Ω, the widest of those shown: by jackknife over "
-    "rows with Student's t; rows cut from one document are more alike than it knows",
+    "±": "how far the 95% confidence interval of Ω reaches, the widest of those shown: by "
+    "jackknife over rows with Student's t, within 1 and γ + 1; rows cut from one document are more "
+    "alike than it knows, and one row has none",
 }
 
 TUNE_TERMS: dict[str, str] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -14,9 +14,10 @@ from magicdec.engine.draft_view import make_view, view_capacity
 from magicdec.engine.drafter import draft_weights
 from magicdec.engine.drafting import check_layers
 from magicdec.engine.events import Event
+from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.report import Recorder, RunReport
 from magicdec.engine.request import Request
-from magicdec.engine.selectors.base import SELECTORS, KVSelector
+from magicdec.engine.selectors.base import SELECTORS, DynamicSelector, KVSelector
 from magicdec.engine.session import Session
 from magicdec.profiles.storage import drafter as storage
 from magicdec.profiles.storage.drafter import FULL, NO_TREE, drafting, way
@@ -24,8 +25,10 @@ from magicdec.profiles.storage.header import Scalar
 from magicdec.profiles.survey.forced import BLOCK, chances, kept
 from magicdec.profiles.survey.lookup import Row, lookup_hits, lookup_walk
 from magicdec.profiles.survey.own_cache import own_cache_chances
+from magicdec.profiles.survey.reading import WIDTH, Reader, SteppingReader, TargetReader
 from magicdec.profiles.survey.replay import Kept, Walk, walk
 from magicdec.profiles.survey.trace import TracedRow, traced_rows
+from magicdec.profiles.survey.unrolled import unrolled
 
 Listener = Callable[[Event], None]
 TRACE_GAMMA = 4
@@ -94,11 +97,20 @@ class Surveyed:
         return [walk(row, gamma) for row in self.kept]
 
 
+def as_run(config: DecodeConfig, drafters: Sequence[Drafter]) -> DecodeConfig:
+    """Settings of a run that takes as much memory as the survey: one view at a time, unrolled."""
+    widest = max(drafters, key=lambda drafter: drafter.budget or 0)
+    if widest.budget is not None:
+        widest = replace(widest, budget=widest.budget + config.max_new_tokens)
+    return widest.config(config, WIDTH)
+
+
 class Survey:
     """What the drafters would have had accepted of the rows' text under `config`, whose own γ and
     drafter do not matter.
 
-    All rows are in the cache at once, however many: `Session.plan_memory` with batch = rows.
+    All rows are in the cache at once, however many: `Session.plan_memory` with batch = rows and
+    the settings of `as_run`.
     """
 
     def __init__(
@@ -122,11 +134,11 @@ class Survey:
         """The drafter that is really run: speculation gives the text sooner where it pays."""
         return max(self._drafters, key=lambda drafter: drafter.budget or 0)
 
-    def trace(self, listen: Listener) -> RunReport:
+    def trace(self, listen: Listener, gamma: int = TRACE_GAMMA) -> RunReport:
         """The one real run. Raises what `Session.run` raises."""
         recorder = Recorder()
         events = self._session.run(
-            self._requests, self.tracer.config(self._config, TRACE_GAMMA),
+            self._requests, self.tracer.config(self._config, gamma),
             batch=len(self._requests),
             observed=max(drafter.create().observed for drafter in self._drafters),
         )  # fmt: skip
@@ -163,12 +175,11 @@ class Survey:
 
     def _target(self) -> list[Kept]:
         """The target's own chances; greedily emitted tokens are its likeliest."""
-        sampling = self._config.sampling
+        sampling, session = self._config.sampling, self._session
         if sampling.greedy:
             return [np.ones(row.fed) for row in self._rows]
-        return chances(
-            self._session.model, self._session.cache, self._rows, sampling, block=self._block
-        )
+        reader = TargetReader(session.cache, self._rows)
+        return chances(session.model, reader, self._rows, sampling)
 
     def _draft(self, drafter: Drafter) -> tuple[DraftWeights, list[Kept]]:
         session, config = self._session, drafter.config(self._config, 1)
@@ -180,11 +191,17 @@ class Survey:
         if config.draft_layers is not None:
             check_layers(model.spec, config.draft_layers)
             model = model.first(config.draft_layers)
-        view = make_view(
-            session.cache, drafter.create(), budget=drafter.budget or 1,
-            context=max(row.prompt for row in self._rows), growth=config.max_new_tokens,
-            gamma=self._block, model=model,
-        )  # fmt: skip
+        reader = self._reader(drafter, model)
         model = model.quantized if weights == "int8" else model
-        rows = chances(model, session.cache, self._rows, config.sampling, view, self._block)
-        return weights, rows
+        return weights, chances(model, reader, self._rows, config.sampling)
+
+    def _reader(self, drafter: Drafter, model: Decoder) -> Reader:
+        """What is chosen once is seen at all tokens at once; the rest is read step by step."""
+        cache, rows, selector = self._session.cache, self._rows, drafter.create()
+        if not isinstance(selector, DynamicSelector):
+            return unrolled(cache, rows, selector, drafter.budget or 1, self._block, model)
+        view = make_view(
+            cache, selector, budget=drafter.budget or 1, context=max(row.prompt for row in rows),
+            growth=self._config.max_new_tokens, gamma=self._block, model=model,
+        )  # fmt: skip
+        return SteppingReader(cache, view, rows, self._block)

@@ -14,7 +14,7 @@ from magicdec.profiles.calibrated import Calibration
 from magicdec.profiles.calibration_fit import shape_of
 from magicdec.profiles.costs.shapes import ModelShape
 from magicdec.profiles.passes import Passes
-from magicdec.profiles.survey.surveying import Survey, Surveyed
+from magicdec.profiles.survey.surveying import Survey, Surveyed, as_run
 from magicdec.profiles.tuning.acceptance import evidence
 from magicdec.profiles.tuning.allowance import Allowance
 from magicdec.profiles.tuning.candidate import PLAIN, Candidate, Place
@@ -99,7 +99,7 @@ class Tuner:
 
     def _fitting(self, requests: Sequence[Request]) -> Sequence[Request]:
         """As many of the rows as a survey has memory for: it holds all of them at once."""
-        config, longest = config_of(PLAIN, self.question.config), 0
+        config, longest = as_run(self.question.config, self.question.drafters), 0
         for count in range(len(requests), 1, -1):
             longest = max(len(request.tokens) for request in requests[:count])
             forecast = self.session.forecast(config, batch=count, context=longest)
