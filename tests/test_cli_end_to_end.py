@@ -84,6 +84,8 @@ def test_accepted_characters_are_told_apart(model: Path, tmp_path: Path) -> None
     for share in shares:
         assert share.accepted_chars is not None
         assert 0 <= share.accepted_chars <= len(share.text)
+        assert len(share.rejected) == share.drafted - share.accepted
+        assert isinstance(session.spell(share.tokens[-1], share.rejected), str)
         if share.accepted == 0:
             assert share.accepted_chars == 0
         if share.accepted == len(share.tokens):  # cut before the target's own token

@@ -27,6 +27,7 @@ from magicdec.cli.tui.messages import (
 from magicdec.cli.tui.wire import from_json, to_json
 
 SCHEMA = "magicdec.session/1"
+NOT_RECORDED = "this recorded session has no tuning; without --demo the tuner runs"
 LONGEST_WAIT = 1.0  # seconds between two reports, whatever was recorded
 
 
@@ -123,6 +124,8 @@ class Replay:
             listener(self._renumbered(moment.report, number))
 
     def _tune(self, number: int, listener: Listener) -> None:
+        if not self._tuning:
+            listener(TuneEnded(number, "failed", NOT_RECORDED))
         for moment in self._paced(self._tuning):
             if number in self._stopped:
                 listener(TuneEnded(number, "stopped"))

@@ -129,7 +129,10 @@ def speculative_events(settings: Settings = SETTINGS) -> Iterator[Event]:
                 ids = tuple(range(done[row], done[row] + accepted + 1))
                 text = [_word(row, i) for i in ids]
                 chars = len("".join(text[:accepted]))
-                shares.append(RowStep(row, ids, "".join(text), drafted, accepted, chars))
+                wrong = (7,) * (drafted - accepted)
+                shares.append(
+                    RowStep(row, ids, "".join(text), drafted, accepted, chars, rejected=wrong)
+                )
                 done[row] += accepted + 1
         step += 1
         phases = PhaseTimes(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from magicdec_scripted import (
     READY,
     ScriptedLink,
@@ -11,7 +12,10 @@ from magicdec_scripted import (
 )
 from textual.pilot import Pilot
 
+from magicdec.cli.knobs import KNOBS
 from magicdec.cli.tui.app import TuningApp
+from magicdec.cli.tui.stepping import tui_knobs
+from magicdec.engine.selectors.base import SELECTORS
 
 Size = tuple[int, int]
 
@@ -77,6 +81,47 @@ def test_a_selector_is_chosen_from_a_list(app: TuningApp, link: ScriptedLink) ->
         assert app.controller.settings.selector == "streaming"
 
     drive(app, steps)
+
+
+def test_who_drafts_is_a_knob_and_what_has_no_price_says_so(
+    app: TuningApp, link: ScriptedLink
+) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
+        link.tell(READY)
+        await settle(pilot)
+        app.screen.query_one("#knob-draft").focus()
+        await pilot.press("right_square_bracket")
+        await settle(pilot)
+        assert app.controller.settings.draft == "lookup"
+        assert "costs are known of the model drafting for itself" in text_of(app)
+        await pilot.press("enter", "tab", *"layers:20", "enter")
+        assert app.controller.settings.draft == "layers:20"
+        await pilot.press("r")
+        assert link.runs[-1].settings.draft == "layers:20"
+
+    drive(app, steps)
+
+
+@pytest.mark.parametrize(("width", "height"), [(60, 16), (80, 24), (120, 40), (200, 50)])
+def test_every_knob_is_whole_at_every_size(
+    app: TuningApp, link: ScriptedLink, width: int, height: int
+) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
+        link.tell(READY)
+        await settle(pilot)
+        shown = text_of(app)
+        for knob in tui_knobs():
+            field = app.screen.query_one(f"#knob-{knob.name}")
+            assert field.region in app.screen.region, knob.name
+            assert f"{knob.label} ◂" in shown, knob.name
+
+    drive(app, steps, (width, height))
+
+
+def test_a_setting_with_a_label_is_a_knob_without_another_line() -> None:
+    assert {knob.name for knob in tui_knobs()} == {knob.name for knob in KNOBS if knob.label}
+    selector = next(knob for knob in tui_knobs() if knob.name == "selector")
+    assert list(selector.choices) == SELECTORS.names()
 
 
 def test_the_mouse_steps_knobs_and_goes_to_panels(app: TuningApp, link: ScriptedLink) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pty
+import queue
 import subprocess
 import sys
 import threading
@@ -23,7 +24,18 @@ from magicdec_scripted import (
 
 from magicdec.cli.live_state import SPECULATIVE
 from magicdec.cli.tui.app import TuningApp
-from magicdec.cli.tui.messages import Happened, Open, PassBegan, Report, Run, RunEnded, Stop
+from magicdec.cli.tui.messages import (
+    Happened,
+    Open,
+    PassBegan,
+    Report,
+    Run,
+    RunEnded,
+    Stop,
+    Tune,
+    TuneEnded,
+    TuneStep,
+)
 from magicdec.cli.tui.replay import Moment, Replay, demo_file, write_recording
 from magicdec.cli.tui.session_log import SessionLog, recorded_run
 from magicdec.cli.tui.state import Tuning
@@ -103,6 +115,23 @@ def test_a_replayed_run_can_be_stopped(tmp_path: Path) -> None:
     assert ended.wait(10)
     replay.close()
     assert heard[-1] == RunEnded(1, "stopped") and len(heard) < 10
+
+
+def test_a_replay_without_a_tuning_says_so_and_one_with_it_plays_it(tmp_path: Path) -> None:
+    found = TuneEnded(-1, "finished", answer=SETTINGS, headline="Use it")
+    recorded: list[Report] = [READY, *a_run(1), TuneStep(-1, "surveying", 0.5), found]
+    for count, wanted in ((len(recorded), "finished"), (len(recorded) - 2, "failed")):
+        path = tmp_path / f"{wanted}.jsonl"
+        write_recording(path, [Moment(0, report) for report in recorded[:count]])
+        heard: queue.SimpleQueue[Report] = queue.SimpleQueue()
+        replay = Replay(path, speed=0)
+        replay.start(heard.put)
+        replay.send(Tune(-4, SETTINGS, ("snapkv",)))
+        end = heard.get(timeout=10)
+        while not isinstance(end, TuneEnded):
+            end = heard.get(timeout=10)
+        replay.close()
+        assert (end.run, end.status) == (-4, wanted)
 
 
 def tuning_of(*reports: list[Report]) -> Tuning:

@@ -29,6 +29,9 @@ from magicdec.cli.tui.messages import (
     RunBegan,
     RunEnded,
     Stop,
+    Tune,
+    TuneEnded,
+    TuneStep,
 )
 from magicdec.cli.tui.wire import encode
 from magicdec.engine.events import StepFinished
@@ -110,6 +113,35 @@ def test_stop_takes_effect_within_a_step(talks: list[Talk]) -> None:
     talk.send(Run(3, Settings(context=800, batch=1, max_new_tokens=3)))
     end = talk.until(RunEnded)[-1]
     assert isinstance(end, RunEnded) and end.status == "finished"
+
+
+def test_a_tuning_is_interrupted_wherever_it_is_and_a_run_may_follow(talks: list[Talk]) -> None:
+    talk = start(talks, "tune-hangs")
+    talk.until(Ready)
+    talk.send(Tune(-1, SETTINGS, ("snapkv",)))
+    assert talk.until(TuneStep)[-1] == TuneStep(-1, "surveying", 0.25)
+    talk.send(Stop(-1))
+    end = talk.until(TuneEnded)[-1]
+    assert isinstance(end, TuneEnded) and (end.status, end.answer) == ("stopped", None)
+    talk.send(Stop(-2), Tune(-2, SETTINGS, ("snapkv",)))  # stopped before it began
+    assert [type(report) for report in talk.until(TuneEnded)] == [TuneEnded]
+    talk.send(Run(1, SETTINGS))
+    run = talk.until(RunEnded)[-1]
+    assert isinstance(run, RunEnded) and run.status == "finished"
+
+
+@pytest.mark.parametrize(
+    ("selectors", "said"), [(("snapkv",), "needs 40 GiB"), (("pink",), "'pink'")]
+)
+def test_a_tuning_that_fails_says_why(
+    talks: list[Talk], selectors: tuple[str, ...], said: str
+) -> None:
+    talk = start(talks, "tune-fails")
+    talk.until(Ready)
+    talk.send(Tune(-1, SETTINGS, selectors))
+    end = talk.until(TuneEnded)[-1]
+    assert isinstance(end, TuneEnded) and end.status == "failed"
+    assert end.error is not None and said in end.error
 
 
 @pytest.mark.parametrize(("scene", "said"), [("document", "missing.txt"), ("model", "no model"),
