@@ -182,14 +182,6 @@ class Settings:
     )
 
     @property
-    def drafts_itself(self) -> bool:
-        """Whether the model drafts over a selection of its own cache, a token after the other,
-        which is what profiles, surveys and calibrations know."""
-        return (self.draft, self.draft_kv, self.tree) == (
-            DECODE.draft, DECODE.draft_kv, DECODE.tree,
-        )  # fmt: skip
-
-    @property
     def selects(self) -> bool:
         """Whether the draft reads a selection of the cache, so that a budget means something."""
         from magicdec.engine.selectors.base import SELECTORS

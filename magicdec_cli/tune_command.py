@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 BUDGETS = (128, 256, 512)
 TUNE_GRIDS = {
-    "batch": "", "context": "", "selector": "snapkv,streaming",
+    "batch": "", "context": "", "draft": "", "draft_kv": "", "selector": "snapkv,streaming",
     "budget": f"{','.join(map(str, BUDGETS))}, those below the context", "gamma": "1-6",
     "draft_weights": "int8,same where the device has int8 and drafts are greedy",
 }  # fmt: skip
@@ -112,8 +112,8 @@ def tune(
     """Find the drafter, budget and γ for your documents on this machine, or that none pays.
 
     Surveys acceptance on the documents, prices every setting with this machine's calibration, then
-    proves the best few against plain decoding with real runs. --batch, --context, --selector,
-    --budget, --gamma and --draft-weights take several values.
+    proves the best few against plain decoding with real runs. --batch, --context, --draft,
+    --draft-kv, --selector, --budget, --gamma and --draft-weights take several values.
     """
     grids = read_grids(flags, tuple(TUNE_GRIDS))
     require(bool(docs), "no document given; name text files, or builtin:pydoc")
@@ -199,7 +199,10 @@ def _drafters(grids: Grids, flags: dict[str, Any]) -> Sequence[Drafter]:
     below = tuple(budget for budget in BUDGETS if budget < least) or (max(1, least // 4),)
     selectors = _values(grids, flags, "selector", ("snapkv", "streaming"))
     budgets = _values(grids, flags, "budget", below)
-    return drafters(selectors, budgets, grids.settings.selector_option)
+    return drafters(
+        selectors, budgets, grids.settings.selector_option, grids.values("draft"),
+        grids.values("draft_kv"),
+    )  # fmt: skip
 
 
 def _check_output(output: Path | None) -> None:

@@ -186,3 +186,40 @@ def test_bad_input_is_refused_in_one_line_before_the_model_is_opened(
 def test_a_document_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["tune"]) == 2
     assert "no document given" in capsys.readouterr().err
+
+
+def test_every_drafter_competes(tune: Tune, model: Path, tmp_path: Path) -> None:
+    drafts = ("--draft", f"self,lookup,layers:1,{model}", "--selector", "streaming")
+    asked = (*drafts, "--budget", "24", "--batch", "2", "--context", "100", "--gamma", "2")
+    asked += ("--draft-weights", "same")
+    found = json.loads(tune(*asked, "--verify", "4", "--repeats", "1", "--format", "json"))
+    (answer,) = found["contexts"]
+    predicted = {one["draft"]: one for one in answer["predicted"]}
+    assert set(predicted) == {None, "self", "lookup", "layers:1", str(model)}
+    lookup, exit, other = predicted["lookup"], predicted["layers:1"], predicted[str(model)]
+    assert lookup["budget"] is None and lookup["step_ms"]["draft"] < 1
+    assert exit["budget"] == other["budget"] == 24
+    # The calibrated machine's passes all take the same: only whether one runs counts.
+    itself = predicted["self"]["step_ms"]["draft"]
+    assert exit["step_ms"]["draft"] == pytest.approx(itself, rel=1e-3)
+    assert other["memory_bytes"] > predicted["self"]["memory_bytes"], "its weights and cache"
+    assert other["mean_acceptance_length"] > 1, "it is the target itself, over a bounded cache"
+    assert {one["draft"] for one in answer["measured"]} == set(predicted), "all of them ran"
+
+    little = predicted["self"]["memory_bytes"] + 1000
+    tight = json.loads(
+        tune(*asked, "--verify", "0", "--format", "json", "--max-memory", str(little / 1e9))
+    )
+    fits = {one["draft"]: one["fits"] for one in tight["contexts"][0]["predicted"]}
+    assert fits["self"] and not fits[str(model)]
+
+
+def test_the_command_it_recommends_names_the_drafter(tune: Tune, model: Path) -> None:
+    text = tune("--draft", "lookup", "--batch", "1", "--context", "100", "--gamma", "2",
+                "--verify", "0", "--format", "json")  # fmt: skip
+    recommended = json.loads(text)["contexts"][0]["recommended"]
+    if recommended["speculate"]:
+        assert "--draft lookup --gamma 2" in recommended["command"]
+        assert "--budget" not in recommended["command"]
+    else:
+        assert "--gamma 0" in recommended["command"]
