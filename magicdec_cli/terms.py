@@ -88,8 +88,8 @@ PREDICT_TERMS: dict[str, str] = {
 
 PROFILE_TERMS: dict[str, str] = {
     "cell": "one setting of a profile: batch, context, drafter, γ, temperature",
-    "drafter": "who drafts (--draft) over what: selector, its options, budget, tree; what a drafter has no "
-    "use for is left out",
+    "drafter": "who drafts (--draft) over what: selector, its options, budget, tree; what a "
+    "drafter has no use for is left out",
     "repeat": "one plain and one speculative pass over the same rows, in turn; both warmed up, "
     "and each starts from the bare prompts with a new draft cache",
     "failed": "a cell that gave no figures: its error says why; recording again tries it anew",
