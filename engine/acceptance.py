@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from magicdec.engine.config import SamplingConfig
+from magicdec.engine.events import TreeShare
 from magicdec.engine.sampling import ACCEPT, DRAFT, NEXT, Noise, distribution, draw
 from magicdec.engine.trees.tree import Tree
 from magicdec.kernels.transfer import to_device
@@ -38,22 +39,26 @@ class Proposal:
         """How many tokens are proposed to each row, that may draft `most`."""
         return [min(pair) for pair in zip(most, self.lengths or most, strict=True)]
 
-    def sizes(self, most: Sequence[int]) -> list[tuple[int, int]]:
+    def shares(
+        self, most: Sequence[int], paths: Sequence[Sequence[int]]
+    ) -> list[tuple[int, TreeShare | None]]:
         """How many tokens are proposed to each row, that may draft `most` one after the other, and
-        how many of them come one after the other."""
+        what its tree came to, if it is one. paths: where each row's accepted tokens stand."""
         if self.tree is not None:
-            return self.tree.sizes()
-        return [(own, own) for own in self.drafted(most)]
+            return list(self.tree.shares(paths))
+        return [(own, None) for own in self.drafted(most)]
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """accepted [n]: draft tokens kept; next [n]: the recovered or bonus token after them."""
+    """accepted [n]: draft tokens kept; next [n]: the recovered or bonus token after them.
+
+    path [n, G]: where they stand in the pass that judged them, the pending token being its 0th.
+    """
 
     accepted: Tensor
     next: Tensor
-    #: [n, depth], in a tree: where each accepted token stands in the pass that judged it.
-    path: Tensor | None = None
+    path: Tensor
 
 
 class Rule(ABC):
@@ -97,7 +102,7 @@ class Greedy(Rule):
         target = logits.argmax(dim=-1)  # [n, G + 1]
         hits = proposal.tokens == target[:, :-1]
         accepted = leading(hits & self._within(proposal))
-        return Verdict(accepted, target.gather(1, accepted[:, None])[:, 0])
+        return Verdict(accepted, target.gather(1, accepted[:, None])[:, 0], chain(proposal.tokens))
 
 
 class Rejection(Rule):
@@ -140,7 +145,12 @@ class Rejection(Rule):
         empty = residual.sum(dim=-1, keepdim=True) == 0
         residual = torch.where(empty, p_at, residual)
         u = self._u[:, :, NEXT].gather(1, accepted[:, None])[:, 0]
-        return Verdict(accepted, draw(residual, u))
+        return Verdict(accepted, draw(residual, u), chain(tokens))
+
+
+def chain(tokens: Tensor) -> Tensor:
+    """The path of tokens [n, G] that follow one another."""
+    return torch.arange(1, tokens.shape[1] + 1, device=tokens.device).expand(tokens.shape)
 
 
 def leading(hits: Tensor) -> Tensor:

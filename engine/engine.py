@@ -143,8 +143,7 @@ class _Run:
             shares.append(
                 RowStep(
                     row.request.row, tokens, "".join(texts), outcome.drafted, outcome.accepted,
-                    chars, outcome.depth if self.config.drafts_trees else None,
-                    outcome.rejected,
+                    chars, outcome.tree, outcome.rejected,
                 )
             )  # fmt: skip
         return tuple(shares)

@@ -65,14 +65,25 @@ class RowStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class TreeShare:
+    """What a row's tree came to in one step.
+
+    tried: at each node that the target came to, which child it went on to, counted from 1, or 0,
+    and how many children there were.
+    """
+
+    depth: int  # the most tokens that could have been accepted
+    tried: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RowStep:
     """One row's share of one step.
 
     `tokens` were emitted by the step, cut where the row ended; `accepted` of `drafted` draft
     tokens passed verification (counted before that cut). `accepted_chars` of `text` came from
     accepted tokens, the rest from the target's own; None when the engine does not tell.
-    `deepest`, where a tree was drafted: how many tokens of it could have been accepted. `rejected`:
-    the other tokens of a draft that is no tree.
+    `rejected`: the other tokens of a draft that is no tree.
     """
 
     row: int
@@ -81,13 +92,13 @@ class RowStep:
     drafted: int
     accepted: int
     accepted_chars: int | None = None
-    deepest: int | None = None
+    tree: TreeShare | None = None
     rejected: tuple[int, ...] = ()
 
     @property
     def depth(self) -> int:
         """The most draft tokens that the step could have accepted."""
-        return self.drafted if self.deepest is None else self.deepest
+        return self.drafted if self.tree is None else self.tree.depth
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,8 @@ class Tally:
     num_accepted_draft_tokens: int
     histogram: tuple[int, ...]  # [a]: speculative row-steps that accepted exactly a draft tokens
     drafted_per_position: tuple[int, ...]  # [i]: row-steps that drafted a token at position i + 1
+    siblings_tried: tuple[int, ...]  # [k], in trees: nodes whose k + 1st child was tried, because
+    siblings_accepted: tuple[int, ...]  # those before it were not accepted; and that accepted it
     recent_acceptance_rate: float | None  # of the last RECENT_STEPS steps
     decode_tokens: int  # emitted by steps; the first token of a row comes from its prefill
     tpot_s: float | None  # mean over rows of (time after its first token / tokens after it)
@@ -64,6 +66,12 @@ class Tally:
             sum(self.histogram[position:]) / drafted
             for position, drafted in enumerate(self.drafted_per_position, start=1)
         )
+
+    @property
+    def sibling_acceptance(self) -> tuple[float, ...]:
+        """p[k] of trees: how often the k-th child was accepted when those before it were not."""
+        pairs = zip(self.siblings_accepted, self.siblings_tried, strict=True)
+        return tuple(accepted / tried for accepted, tried in pairs)
 
     @property
     def decode_seconds(self) -> float:
@@ -139,6 +147,8 @@ class Recorder:
     _admitted: tuple[int, int] = (0, 0)  # the same of the current admission
     _histogram: list[int] = field(default_factory=list)
     _positions: list[int] = field(default_factory=list)  # row-steps that drafted this far
+    _tried: list[int] = field(default_factory=list)  # nodes at which the k-th child was tried
+    _taken: list[int] = field(default_factory=list)  # and accepted
     _spec_steps: int = 0
     _drafted: int = 0
     _accepted: int = 0
@@ -201,6 +211,14 @@ class Recorder:
         for position in range(share.depth):
             self._positions[position] += 1
         self._histogram[share.accepted] += 1
+        for child, children in share.tree.tried if share.tree else ():
+            missing = children - len(self._tried)
+            self._tried += [0] * missing
+            self._taken += [0] * missing
+            for k in range(child or children):
+                self._tried[k] += 1
+            if child:
+                self._taken[child - 1] += 1
 
     def _phases(self) -> PhaseTimes:
         if self._end:
@@ -231,6 +249,8 @@ class Recorder:
             num_accepted_draft_tokens=self._accepted,
             histogram=tuple(self._histogram),
             drafted_per_position=tuple(self._positions),
+            siblings_tried=(tried := tuple(filter(None, self._tried))),
+            siblings_accepted=tuple(self._taken[: len(tried)]),
             recent_acceptance_rate=_ratio(
                 sum(accepted for accepted, _ in self._recent),
                 sum(drafted for _, drafted in self._recent),

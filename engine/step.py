@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
-from magicdec.engine.acceptance import Proposal, Rule
+from magicdec.engine.acceptance import Proposal, Rule, Verdict
 from magicdec.engine.cache import KVCache
 from magicdec.engine.clock import Clock
 from magicdec.engine.drafter import Drafter
+from magicdec.engine.events import TreeShare
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.row import Row
 from magicdec.kernels.transfer import to_device
@@ -18,14 +20,13 @@ from magicdec.kernels.transfer import to_device
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a step gives one row: `accepted` of `drafted` tokens and one of the target's own.
-    `rejected`: the draft's other tokens."""
+    """What a step gives one row: `accepted` of `drafted` tokens and one of the target's own."""
 
     tokens: list[int]
     accepted: int
     drafted: int
-    depth: int  # most tokens that could have been accepted: in a tree less than `drafted`
-    rejected: tuple[int, ...] = ()  # the rest of a chain
+    tree: TreeShare | None = None
+    rejected: tuple[int, ...] = ()  # the other tokens of a draft that is no tree
 
 
 def speculative_step(
@@ -64,27 +65,38 @@ def speculative_step(
         access = cache.following(slots, fed.shape[1], nodes=nodes, observer=watching)
         logits = target.forward(fed, access)  # [n, G + 1, V]
         verdict = rule.accept(proposal, logits)
-        path = verdict.path
-        said = proposal.tokens if path is None else fed.gather(1, path)
         # The step's only wait for the device: text and limits are decided on the host.
-        results = torch.cat(
-            (verdict.accepted[:, None], verdict.next[:, None], said), dim=1
-        ).tolist()
+        results = _read(verdict, fed)
 
     # 3. Commit: the pending token and the accepted drafts become part of both caches.
     with clock.phase("commit"):
-        counts = [1 + accepted for accepted, *_ in results]
-        if path is not None:
-            cache.straighten(
-                slots, [p[: n - 1] for p, n in zip(path.tolist(), counts, strict=True)]
-            )
+        paths = [path for path, *_ in results]
+        counts = [1 + len(path) for path in paths]
+        cache.straighten(slots, paths)
         cache.advance(slots, counts)
         if drafter is not None:
             drafter.commit(slots, counts)
-    chain = proposal.tree is None
-    return [
-        Outcome([*drafts[:n], following], n, size, depth, tuple(drafts[n:size]) if chain else ())
-        for (n, following, *drafts), (size, depth) in zip(
-            results, proposal.sizes(drafted), strict=True
-        )
-    ]
+    outcomes = []
+    for (path, said, following), (size, tree) in zip(
+        results, proposal.shares(drafted, paths), strict=True
+    ):
+        n = len(path)
+        rejected = () if tree else tuple(said[n:size])
+        outcomes.append(Outcome([*said[:n], following], n, size, tree, rejected))
+    return outcomes
+
+
+def _read(verdict: Verdict, fed: Tensor) -> list[tuple[list[int], list[int], int]]:
+    """Of each row: where in the pass its accepted tokens stood, what stood along the path that they
+    began, and the target's own."""
+    depth = verdict.path.shape[1]
+    rows = torch.cat(
+        (
+            verdict.accepted[:, None],
+            verdict.next[:, None],
+            verdict.path,
+            fed.gather(1, verdict.path),
+        ),
+        dim=1,
+    ).tolist()
+    return [(row[:accepted], row[depth:], following) for accepted, following, *row in rows]

@@ -12,7 +12,15 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal
 
 from magicdec.cli.knob import Knob
-from magicdec.engine.config import LOOKUP, MAX_GAMMA, MAX_SEED, DecodeConfig, SamplingConfig
+from magicdec.cli.trees import sibling_rates
+from magicdec.engine.config import (
+    LOOKUP,
+    MAX_GAMMA,
+    MAX_SEED,
+    MAX_TREE_NODES,
+    DecodeConfig,
+    SamplingConfig,
+)
 
 DECODE = DecodeConfig()
 SAMPLING = SamplingConfig()
@@ -101,6 +109,21 @@ class Settings:
         DECODE.gamma, "Speculation", "γ, draft tokens per step; 0 is plain decoding.",
         low=0, high=MAX_GAMMA, label="γ",
     )  # fmt: skip
+    tree: Literal["none", "specexec", "sequoia"] = setting(
+        DECODE.tree, "Speculation",
+        "Draft several tokens for a position, γ positions deep, and verify the tree in one pass: "
+        "specexec keeps the draft's likeliest branches; sequoia draws one shape, the best for "
+        "--tree-rates and this machine's calibration.",
+    )  # fmt: skip
+    tree_nodes: int = setting(
+        DECODE.tree_nodes, "Speculation", "Tokens of a tree, at most.", low=1, high=MAX_TREE_NODES
+    )
+    tree_rates: str | None = setting(
+        None, "Speculation",
+        "How often sequoia's first, second, ... child is accepted when those before it were not: "
+        "shares such as .8,.4,.2, or @RUN.json of a run with a tree.",
+        unset="as the default model was measured",
+    )  # fmt: skip
     draft: str = setting(
         DECODE.draft, "Speculation",
         "Who drafts: self; lookup (what followed the same words before); layers:N (the first N "
@@ -159,12 +182,6 @@ class Settings:
     )
 
     @property
-    def drafts_itself(self) -> bool:
-        """Whether the model drafts over a selection of its own cache, which is what profiles,
-        surveys and calibrations know."""
-        return self.draft == DECODE.draft and self.draft_kv == DECODE.draft_kv
-
-    @property
     def selects(self) -> bool:
         """Whether the draft reads a selection of the cache, so that a budget means something."""
         from magicdec.engine.selectors.base import SELECTORS
@@ -177,6 +194,9 @@ class Settings:
         return DecodeConfig(
             max_new_tokens=self.max_new_tokens,
             gamma=self.gamma,
+            tree=self.tree,
+            tree_nodes=self.tree_nodes,
+            tree_rates=sibling_rates(self.tree_rates),
             budget=self.budget,
             draft=self.draft,
             draft_kv=self.draft_kv,

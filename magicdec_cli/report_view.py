@@ -116,7 +116,11 @@ def _acceptance(report: Tally, width: int, look: Symbols) -> RenderableType:
     grid = Table.grid(padding=(0, 3, 0, 0))
     grid.add_row(Text("by position", "bold"), Text("accepted per step", "bold"))
     grid.add_row(Group(*positions), Group(*counts))
-    return Group(facts, Text(""), grid)
+    if not report.siblings_tried:
+        return Group(facts, Text(""), grid)
+    shares = " ".join(rate(value) for value in report.sibling_acceptance[:MAX_BARS])
+    children = Text.assemble(("by child ", "dim"), (shares, "bold"))
+    return Group(facts, children, Text(""), grid)
 
 
 def _phases(report: RunReport, baseline: RunReport | None, look: Symbols) -> RenderableType:

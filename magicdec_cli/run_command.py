@@ -89,6 +89,10 @@ def _check(config: DecodeConfig, compare: bool) -> None:
         not compare or config.gamma > 0,
         "--compare with gamma 0 would compare plain decoding with itself; add --gamma 3",
     )
+    require(
+        config.tree == "none" or config.gamma > 0,
+        "gamma 0 drafts no tree; give --gamma 3, the most generations of it, or leave --tree out",
+    )
     SELECTORS.create(config.selector, config.selector_options)
 
 

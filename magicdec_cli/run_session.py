@@ -13,6 +13,7 @@ from magicdec.cli import session_api
 from magicdec.cli.knobs import Settings
 from magicdec.cli.live_state import PLAIN, SPECULATIVE, LiveState, RunInfo
 from magicdec.cli.progress import Display
+from magicdec.cli.trees import with_shape
 from magicdec.engine.config import LOOKUP, SELF, DecodeConfig
 from magicdec.engine.report import Recorder, RunReport
 from magicdec.engine.request import Request
@@ -76,6 +77,9 @@ def run_session(outcome: Outcome, sources: Sequence[str], display: Display) -> N
         outcome.prediction, line = forecast(settings, outcome.env, requests)
         if line and (outcome.prediction or outcome.compare or "stale" in line):
             display.note(line)
+        config, line = with_shape(config, settings, outcome.env, requests)
+        if line:
+            display.note(line)
         outcome.info = run_info(settings, outcome.env, requests, outcome.prediction)
         if outcome.compare:
             plain = dataclasses.replace(config, gamma=0)
@@ -124,6 +128,8 @@ def run_info(
     selector = _drafter(settings)
     if env.get("draft_weights") == "int8":
         selector += ", int8 weights"
+    if settings.tree != "none":
+        selector += f", {settings.tree} tree"
     return RunInfo(
         model=Path(settings.model).name or settings.model,
         device=str(env.get("device", settings.device)),

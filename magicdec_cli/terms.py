@@ -10,9 +10,15 @@ RUN_TERMS: dict[str, str] = {
     "T": "temperature of the sampling; greedy at 0 (--temperature)",
     "memory": "forecast of what the run allocates",
     "selector": "the rule that chooses those entries (--selector)",
+    "static, dynamic selector": "chooses once per row, after its prefill; or again in every draft "
+    "step (topk, quest, pqcache) or after verify passes (reuse)",
+    "selector's index": "what a dynamic selector keeps about all keys: pages' extremes, codes and "
+    "codebooks",
     "step": "draft γ tokens over the selected entries, verify them in one pass over the full cache",
     "self, lookup, layers:N": "who drafts (--draft): the model itself; what followed a row's last "
     "words before; the model's first N layers and its head. Else the name of another model",
+    "tree": "several draft tokens for a position (--tree), γ positions deep, --tree-nodes tokens "
+    "at most; one pass verifies them all, and the target takes one branch or its beginning",
     "drafted": "draft tokens that were proposed and verified",
     "accepted": "draft tokens that passed verification",
     "rejected": "draft tokens that the target did not take: the first that it would not have said, "
@@ -20,12 +26,15 @@ RUN_TERMS: dict[str, str] = {
     "recovered": "the token the target draws where it rejected a draft token",
     "bonus": "the token the target adds when it accepted the whole draft",
     "num_spec_steps": "steps that verified a draft, counted per row",
-    "acceptance rate": "accepted / drafted; `now` is that of the last 20 steps",
+    "acceptance rate": "accepted / drafted; `now` is that of the last 20 steps. In a tree most of "
+    "the drafted tokens lie beside the branch that is taken: mean length tells what it gains",
     "mean length": "mean acceptance length: 1 + accepted / num_spec_steps (recovered or bonus "
     "token counted)",
     "by position": "of the steps that drafted position 1, 2, ...: the share in which it was "
     "accepted, and so all before it; rows near their end draft fewer",
     "accepted per step": "how many of those steps accepted exactly 0, 1, ... draft tokens",
+    "by child": "in a tree, where the target tried a first, second, ... child of a node: how often "
+    "it was accepted",
     "prefill": "seconds from the first prompt token to the first generated token of the rows",
     "reused": "prompt tokens whose KV was copied instead of computed: from another row that begins "
     "alike, from the run before, or from the prefill cache on disk",
@@ -79,7 +88,8 @@ PREDICT_TERMS: dict[str, str] = {
 
 PROFILE_TERMS: dict[str, str] = {
     "cell": "one setting of a profile: batch, context, drafter, γ, temperature",
-    "drafter": "selector, its options and its budget",
+    "drafter": "who drafts (--draft) over what: selector, its options, budget, tree; what a "
+    "drafter has no use for is left out",
     "repeat": "one plain and one speculative pass over the same rows, in turn; both warmed up, "
     "and each starts from the bare prompts with a new draft cache",
     "failed": "a cell that gave no figures: its error says why; recording again tries it anew",
@@ -103,8 +113,9 @@ SURVEY_TERMS: dict[str, str] = {
     "would have drafted another token decides how speculation would have gone, for every γ",
     "α, surveyed": "the share of all tokens that the drafter would have drafted right",
     "Ω, surveyed": "the mean length a run with this γ and number of tokens would show",
-    "±": "half of the 95% confidence interval of Ω, the widest of those shown: by jackknife over "
-    "rows with Student's t; rows cut from one document are more alike than it knows",
+    "±": "how far the 95% confidence interval of Ω reaches, the widest of those shown: by "
+    "jackknife over rows with Student's t, within 1 and γ + 1; rows cut from one document are more "
+    "alike than it knows, and one row has none",
 }
 
 TUNE_TERMS: dict[str, str] = {

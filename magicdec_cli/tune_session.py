@@ -51,6 +51,17 @@ class TuneOutcome:
         return [recommend(answer, self.question.objective) for answer in self.answers]
 
     @property
+    def lossy(self) -> str:
+        """Who gave another text than plain decoding; empty when nobody did."""
+        checked = {
+            candidate.label: verdict
+            for answer in self.answers
+            for each in answer.verifications
+            for candidate, verdict in each.checked.items()
+        }
+        return ", ".join(label for label, verdict in checked.items() if not verdict.ok)
+
+    @property
     def notes(self) -> list[str]:
         return [*self.warnings, *([] if self.tuner is None else self.tuner.notes)]
 

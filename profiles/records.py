@@ -67,6 +67,8 @@ def run_record(
             "acceptance_rate_per_position": list(report.acceptance_rate_per_position),
             "drafted_per_position": list(report.drafted_per_position),
             "accepted_per_step": list(report.histogram),
+            "siblings_tried": list(report.siblings_tried),
+            "siblings_accepted": list(report.siblings_accepted),
             "draft_entries_read": report.draft_entries_read,
         },
         "prefill": _prefill(report),

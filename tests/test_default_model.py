@@ -69,6 +69,14 @@ CASES = [
 ]
 
 
+@pytest.mark.parametrize("tree,nodes,budget", [("specexec", 12, 64), ("sequoia", 12, 100)])
+def test_trees_equal_plain(session, requests, decode, plain, tree, nodes, budget):
+    settings = dict(gamma=4, tree=tree, tree_nodes=nodes, budget=budget)
+    got = decode(5, **settings)
+    verdict = session.check(requests, DecodeConfig(**settings), plain, got)
+    assert verdict.identical, verdict.divergences
+
+
 @pytest.mark.parametrize("selector,gamma,budget,batch", CASES)
 def test_speculative_equals_plain(session, requests, decode, plain, selector, gamma, budget, batch):
     got = decode(batch, selector=selector, gamma=gamma, budget=budget)

@@ -5,8 +5,18 @@ from __future__ import annotations
 import pytest
 import torch
 
-from magicdec.engine.config import SamplingConfig
+from magicdec.engine.cache import KVCache
+from magicdec.engine.clock import Clock
+from magicdec.engine.config import DecodeConfig, SamplingConfig
+from magicdec.engine.drafting import make_drafter
+from magicdec.engine.prefill import prefill
+from magicdec.engine.report import Recorder
+from magicdec.engine.request import Request
+from magicdec.engine.row import Row
 from magicdec.engine.selectors.base import SELECTORS
+from magicdec.engine.step import speculative_step
+from magicdec.engine.trees.making import make_tree_rule
+from magicdec.kernels.attention import get_backend
 
 CPU = torch.device("cpu")
 NEW = 24
@@ -139,3 +149,77 @@ def test_specexec_samples_what_plain_decoding_samples(tiny, prompt, decode):
     got = decode(tiny().ours, prompts, gamma=4, tree="specexec", tree_nodes=20, **common)
     assert got.tokens == plain.tokens
     assert any(row.accepted for step in got.steps for row in step.rows)
+
+
+def fresh(model, text):
+    cache = KVCache(model, get_backend("sdpa", CPU), rows=1, capacity=200)
+    list(prefill(model, cache, 0, text, chunk=200))
+    return cache
+
+
+@kinds
+@pytest.mark.parametrize("selector", ["snapkv", "streaming", "full"])
+def test_after_a_step_both_caches_hold_the_accepted_branch(tiny, prompt, tokenizer, tree, selector):
+    """The full cache is that of a fresh prefill; the draft's view took its new entries from it."""
+    model, prompts = tiny().ours, [prompt(60), prompt(23)]
+    config = DecodeConfig(
+        max_new_tokens=60, gamma=3, tree=tree, tree_nodes=40, selector=selector, budget=50,
+        ignore_eos=True, draft_weights="same",
+    )  # fmt: skip
+    cache = KVCache(model, get_backend("sdpa", CPU), rows=2, capacity=200)
+    drafter = make_drafter(cache, config, None, context=60, chunk=16, clock=Clock())
+    rule = make_tree_rule(config, slots=2, positions=64, device=CPU)
+    rows, paths = [], set()
+    for slot, tokens in enumerate(prompts):
+        list(prefill(model, cache, slot, tokens, chunk=16))
+        rows.append(Row(Request("doc", tokens, slot), slot, config, tokenizer, ()))
+        rows[-1].take([int(cache.prompts[slot].logits.argmax())])
+        drafter.admit(slot)
+    for _ in range(7):
+        kept = [cache.lengths[slot] for slot in (0, 1)]
+        outcomes = speculative_step(model, cache, drafter, rule, rows, [3, 3], Clock())
+        for row, outcome in zip(rows, outcomes, strict=True):
+            row.take(outcome.tokens)
+            paths.update(outcome.tree.tried)
+            text = (*row.request.tokens, *row.tokens[:-1])
+            length = cache.lengths[row.slot]
+            assert length == len(text) == kept[row.slot] + 1 + outcome.accepted
+            want = fresh(model, text)
+            for ours, theirs in ((cache.k, want.k), (cache.v, want.v)):
+                torch.testing.assert_close(
+                    ours[:, row.slot, :, :length], theirs[:, 0, :, :length], rtol=1e-4, atol=1e-4
+                )
+            if selector == "snapkv":
+                store, entries = drafter._view.store, drafter.entries(row.slot)
+                added = 1 + outcome.accepted
+                assert torch.equal(
+                    store.k[:, row.slot, :, entries - added : entries],
+                    cache.k[:, row.slot, :, length - added : length],
+                )
+    if selector != "full":  # which drafts what the target says
+        assert any(child > 1 for child, _ in paths), "no branch but the first was ever taken"
+        assert any(child == 0 for child, _ in paths), "nothing was ever rejected"
+
+
+def test_a_report_counts_nodes_depths_and_siblings(tiny, prompt, decode):
+    got = decode(
+        tiny().ours, [prompt(40), prompt(20)], gamma=2, tree="sequoia", tree_shape=(0, 0, 1),
+        selector="window", budget=38, max_new_tokens=21, ignore_eos=True,
+    )  # fmt: skip
+    recorder = Recorder()
+    for event in got.events:
+        recorder.add(event)
+    tally = recorder.tally()
+    rows = [row for step in got.steps for row in step.rows]
+    full = [row for row in rows if row.depth == 2]
+    assert {row.drafted for row in full} == {3}
+    assert tally.num_draft_tokens == sum(row.drafted for row in rows)
+    assert tally.mean_acceptance_length == 1 + sum(r.accepted for r in rows) / tally.num_spec_steps
+    assert tally.drafted_per_position[1] == len(full)
+    assert len(tally.histogram) == 3 and sum(tally.histogram) == tally.num_spec_steps
+    # Every speculative step tries the root's first child; the second only after that.
+    tried, accepted = tally.siblings_tried, tally.siblings_accepted
+    assert len(tried) == 2 and tried[0] >= tally.num_spec_steps > tried[1]
+    assert tried[1] <= tried[0] - accepted[0]
+    assert sum(accepted) == tally.num_accepted_draft_tokens
+    assert tally.sibling_acceptance == tuple(a / t for a, t in zip(accepted, tried, strict=True))

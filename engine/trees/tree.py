@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor
+
+from magicdec.engine.events import TreeShare
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +50,16 @@ class Tree:
             at = above.gather(1, at)
         return Nodes(seen.sum(dim=2) - 1, seen, self.height)
 
-    def sizes(self) -> list[tuple[int, int]]:
-        """How many nodes count, and how deep they lie, per row."""
-        depths = (self.nodes.depths[:, 1:] * self.valid).amax(dim=1)
-        return list(zip(self.valid.sum(dim=1).tolist(), depths.tolist(), strict=True))
+    def shares(self, paths: Sequence[Sequence[int]]) -> Iterator[tuple[int, TreeShare]]:
+        """Of each row, how many nodes count, and what they came to; paths: the accepted ones."""
+        depths = (self.nodes.depths[:, 1:] * self.valid).tolist()
+        for path, own, parents in zip(paths, depths, self.parents.tolist(), strict=True):
+            tried = []
+            for node, child in zip((0, *path), (*path, None), strict=True):
+                children = [i for i, p in enumerate(parents, 1) if p == node and own[i - 1]]
+                if children:
+                    tried.append((children.index(child) + 1 if child else 0, len(children)))
+            yield sum(depth > 0 for depth in own), TreeShare(max(own), tuple(tried))
 
     def ranks(self) -> Tensor:
         """[n, M]: how many siblings are tried before a node."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from magicdec.cli.knobs import Settings
 from magicdec.cli.tui.acceptances import Book
 from magicdec.cli.tui.messages import Ready
-from magicdec.engine.config import LOOKUP
+from magicdec.engine.config import LAYERS, LOOKUP, SELF
 from magicdec.engine.errors import MagicdecError
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ class Forecaster:
         """Why these settings never have a prediction; empty when they may have one."""
         if settings.gamma == 0:
             return "plain decoding: nothing is drafted"
-        if not settings.drafts_itself:
-            return "no preview: costs are known of the model drafting for itself"
+        if settings.tree != "none" or not _is_own(settings.draft):
+            return "no preview: costs are known of the model's own layers drafting"
         return ""
 
     def forecast(self, settings: Settings, context: int | None = None) -> Forecast | None:
@@ -84,18 +84,18 @@ class Forecaster:
         hardware, rough = self._machine()
         if hardware is None:
             return None
-        from magicdec.profiles.costs.speculation import Drafting, step_costs
+        from magicdec.cli.prediction import drafter_of
+        from magicdec.profiles.costs.speculation import step_costs
+        from magicdec.profiles.drafter_costs import Row, drafting_of
 
-        weights = self.weights(settings)
-        whole = _sees_all(settings.selector)
+        weights, kv_bytes = self.weights(settings), self._bytes("kv_dtype")
         costs = step_costs(
             self.ready.shape, hardware,
-            Drafting(
-                budget=None if whole else settings.budget,
-                weights=weights, weight_bytes=1 if weights == "int8" else None,
+            drafting_of(
+                drafter_of(settings, weights), self.ready.shape, Row(context, 0), kv_bytes
             ),
             rows=settings.batch, context=context, gamma=settings.gamma,
-            weight_bytes=self._bytes("dtype"), kv_bytes=self._bytes("kv_dtype"),
+            weight_bytes=self._bytes("dtype"), kv_bytes=kv_bytes,
         )  # fmt: skip
         expected = self.book.expect(settings, weights)
         omega = expected.tokens_per_step(settings.gamma)
@@ -169,6 +169,10 @@ def _nearest(environment: Mapping[str, object]) -> tuple[Hardware | None, bool]:
         return find_hardware(str(environment.get("device_name")) if gpu else ROUGH_CPU), True
     except MagicdecError:
         return None, True
+
+
+def _is_own(draft: str) -> bool:
+    return draft == SELF or draft.startswith(LAYERS)
 
 
 def _sees_all(selector: str) -> bool:

@@ -58,6 +58,8 @@ def _translated(run: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
             "draft_weights": env.get("draft_weights", config["draft_weights"]),
             "draft": model_name(config.get("draft", "self")),
             "draft_kv": config.get("draft_kv", "selected"),
+            "tree": config.get("tree"),
+            "tree_nodes": config.get("tree_nodes"),
         },
         "status": "failed" if failure else "ok",
         "error": failure,

@@ -75,7 +75,8 @@ def test_a_faster_cell_is_no_regression(make, files, noise, magicdec):
 def test_one_repeat_is_not_tested_and_stops_nothing(make, files, magicdec):
     a, b = files([make.cell(noise=(1.0,))], [make.cell(noise=(9.0,))])
     code, out, err = magicdec("profile", "compare", a, b, "--threshold", "1%")
-    assert code == 0 and "not testable: one repeat" in out and "regression:" not in err
+    assert code == 0 and "one repeat" in out and "regression:" not in err
+    assert "2 of 2 figures could not be tested; record both with --repeat 3" in err
     code, out, _ = magicdec("profile", "compare", a, b, "--format", "json")
     assert verdicts(out)[1, "speedup"] == {
         "a": pytest.approx(3.4 / 1.8), "b": pytest.approx(3.4 / 16.2), "p": None,
