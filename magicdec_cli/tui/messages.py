@@ -139,8 +139,8 @@ class Learned:
 
 @dataclass(frozen=True, slots=True)
 class TuneEnded:
-    """answer: the settings to use; None where nothing is known. profile: its real runs as JSON, a
-    header and cells; empty without any."""
+    """answer: the settings to use; None where nothing is known. profile: its real runs, as lines
+    of a profile's file; empty without any."""
 
     run: int
     status: Literal["finished", "stopped", "failed"]
@@ -150,7 +150,7 @@ class TuneEnded:
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     learned: tuple[Learned, ...] = ()
-    profile: Mapping[str, object] = field(default_factory=dict)
+    profile: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ class Replay:
     """
 
     def __init__(self, path: Path, speed: float = 1.0) -> None:
-        self._speed = speed
+        self.speed = speed
         moments = read_recording(path)
         self._opening = [m for m in moments if not hasattr(m.report, "run")]
         numbers = sorted({m.report.run for m in moments if isinstance(m.report, RunBegan)})
@@ -137,7 +137,7 @@ class Replay:
         before = moments[0].at if moments else 0.0
         self._interrupted.clear()
         for moment in moments:
-            wait = min((moment.at - before) * self._speed, LONGEST_WAIT)
+            wait = min((moment.at - before) * self.speed, LONGEST_WAIT)
             before = moment.at
             if wait > 0:
                 self._interrupted.wait(wait)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import platformdirs
 
@@ -95,10 +95,10 @@ def tuned_profile(report: TuneEnded) -> Profile | None:
     """The real runs of a tuning; None without any."""
     if not report.profile:
         return None
-    written: Any = report.profile
-    header = header_from_json(written["header"], "tune")
+    first, *cells = map(json.loads, report.profile)
+    header = header_from_json(first, "tune")
     header = dataclasses.replace(header, max_new_tokens=None, documents=_without_lengths(header))
-    return Profile(header, tuple(cell_from_json(cell, "tune") for cell in written["cells"]))
+    return Profile(header, tuple(cell_from_json(cell, "tune") for cell in cells))
 
 
 def session_profile(tuning: Tuning) -> Profile | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -38,14 +39,13 @@ def ended(
 ) -> TuneEnded:  # fmt: skip
     """With what is known, however the tuning ended."""
     profile = tuned_profile(outcome)
-    written: dict[str, object] = {}
+    lines: list[object] = []
     if profile is not None:
-        cells = [cell_to_json(cell) for cell in profile.cells]
-        written = {"header": header_to_json(profile.header), "cells": cells}
+        lines = [header_to_json(profile.header), *map(cell_to_json, profile.cells)]
     found = next((one for one in outcome.recommendations if one is not None), None)
     report = TuneEnded(
         run, status, error, notes=tuple(outcome.notes), learned=tuple(_learned(outcome)),
-        profile=written,
+        profile=tuple(map(json.dumps, lines)),
     )  # fmt: skip
     if found is None:
         return report

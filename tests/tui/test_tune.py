@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
@@ -129,16 +130,16 @@ def test_its_real_runs_are_in_the_log(tmp_path: Path) -> None:
         tuning.apply(report)
     recorded = recorded_run(tuning.runs[1], tuning)
     assert recorded is not None
-    written = {
-        "header": header_to_json(recorded.header),
-        "cells": [cell_to_json(recorded.cells[0])],
-    }
+    lines = (header_to_json(recorded.header), cell_to_json(recorded.cells[0]))
     log = SessionLog(tmp_path / "log.jsonl")
     app = TuningApp(ScriptedLink(), ["doc.txt"], SETTINGS, log=log)
     app.controller.tuning = tuning
     app.controller.log = log
     tuning.begin_tuning()
-    assert app.controller.receive(dataclasses.replace(FOUND, profile=written)) is not None
+    assert (
+        app.controller.receive(dataclasses.replace(FOUND, profile=tuple(map(json.dumps, lines))))
+        is not None
+    )
     log.close()
     assert [cell.key for cell in read_profile(log.path).cells] == [recorded.cells[0].key]
 

@@ -195,7 +195,9 @@ def test_closing_ends_the_process_soon_and_silently(talks: list[Talk], busy: boo
         talk.until(RunBegan)
     before = time.monotonic()
     talk.link.close()
-    assert process.poll() is not None and time.monotonic() - before < 2
+    seconds = time.monotonic() - before
+    print(f"closed in {seconds:.1f} s")  # about 2 at most, where nothing else takes the machine
+    assert process.poll() is not None and seconds < TIMEOUT
     while not talk.heard.empty():
         assert not isinstance(talk.heard.get(), Gone)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from magicdec.cli import progress
+from magicdec.cli.knobs import Settings
 from magicdec.cli.main import run_command_line
 from magicdec.profiles.storage.reading import read_profile
 
@@ -186,6 +187,37 @@ def test_bad_input_is_refused_in_one_line_before_the_model_is_opened(
 def test_a_document_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["tune"]) == 2
     assert "no document given" in capsys.readouterr().err
+
+
+def test_the_app_puts_the_same_questions_and_gets_its_answer_as_settings(
+    model: Path, calibrated: Callable[[float], None], tmp_path: Path
+) -> None:
+    from magicdec.cli.tui.messages import Open, Report, Tune, TuneEnded, TuneStep
+    from magicdec.cli.tui.session_log import tuned_profile
+    from magicdec.cli.tui.wire import decode, encode
+    from magicdec.cli.tui.worker import Worker
+
+    calibrated(0.1)
+    (tmp_path / "doc.txt").write_text("All the world is a stage, and all the men merely play. " * 5)
+    settings = Settings(
+        model=str(model), attention="sdpa", context=200, max_new_tokens=16, ignore_eos=True
+    )
+    reports: list[Report] = []
+    worker = Worker(reports.append)
+    worker.handle(Open((str(tmp_path / "doc.txt"),), settings))
+    worker.handle(Tune(-1, settings, ("snapkv",)))
+    assert any(isinstance(report, TuneStep) for report in reports)
+    end = decode(encode(reports[-1]))
+    assert isinstance(end, TuneEnded) and end.status == "finished", end
+    assert end.headline and end.reasons and end.answer is not None
+    same = {"context": 200, "batch": 1, "model": str(model), "max_new_tokens": 16}
+    assert {name: getattr(end.answer, name) for name in same} == same
+    assert {seen.settings.selector for seen in end.learned} == {"snapkv"}
+    profile = tuned_profile(end)
+    assert profile is not None and profile.cells
+    chosen = {(cell.key.selector, cell.key.budget, cell.key.gamma) for cell in profile.cells}
+    answer = (end.answer.selector, end.answer.budget, end.answer.gamma)
+    assert end.answer.gamma == 0 or answer in chosen
 
 
 def test_every_drafter_competes(tune: Tune, model: Path, tmp_path: Path) -> None:

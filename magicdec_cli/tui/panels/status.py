@@ -122,7 +122,9 @@ def _progress(run: RunView, look: Symbols) -> Text:
     if run.tally is None or run.prefill is not None:
         return Text("")
     if run.status in ("checking", "finished"):
-        return Text("lossless ", "dim", no_wrap=True).append_text(lossless_mark(run, look))
+        return Text.assemble(("lossless ", "dim"), no_wrap=True).append_text(
+            lossless_mark(run, look)
+        )
     text = Text(no_wrap=True)
     text.append_text(bar(run.share, SHARE_BAR, "green", look)).append(f" {run.share:>4.0%}", "dim")
     steps = f"{run.tally.steps:,} step{'s' * (run.tally.steps != 1)}"
