@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import torch
 
@@ -40,12 +40,9 @@ def weighted(
         asked = [replace(base, draft_weights=kind) for kind in kinds or ("auto", "same")]
         wanted = [draft_weights(each, device, dtype) for each in asked]
         found += [
-            Weighted(
-                drafter.selector, drafter.budget, drafter.options, drafter.draft, drafter.draft_kv,
-                kind,
-            )
+            Weighted(**{f.name: getattr(drafter, f.name) for f in fields(Drafter)}, weights=kind)
             for kind in dict.fromkeys(wanted)
-        ]  # fmt: skip
+        ]
     return found
 
 
