@@ -88,7 +88,7 @@ class Unrolled(Reader):
 
 def unrolled(
     cache: KVCache, rows: Sequence[TracedRow], selector: KVSelector, budget: int, block: int,
-    model: Decoder,
+    model: Decoder | None = None,
 ) -> Unrolled:  # fmt: skip
     """The view of a selector that chooses once, for a draft by `model`, which may have fewer layers
     than the cache. Raises MagicdecError for a selector that breaks its contract."""

@@ -23,7 +23,7 @@ from magicdec.profiles.tuning.evidence import Evidence
 from magicdec.profiles.tuning.machine import CalibratedPrices
 from magicdec.profiles.tuning.pricing import Memory, Option, plain_option, price
 from magicdec.profiles.tuning.question import Answer, Question
-from magicdec.profiles.tuning.surroundings import Known, best_around, places_around
+from magicdec.profiles.tuning.surroundings import Known, best_around, leading, places_around
 from magicdec.profiles.tuning.verifying import Verification, Watch, config_of
 
 LEAST_ROWS, MOST_ROWS = 4, 16  # surveyed; fewer say little, more take long
@@ -87,9 +87,10 @@ class Tuner:
             known += self._price(answer, next(found), prices)
         if len(asked.contexts) * len(asked.batches) == 1:
             self.watch("the map around it", None)
-            answer.around = list(
-                self._around(Place(asked.batches[0], answer.context), known, prices)
-            )
+            best = leading(answer.options, asked.objective)
+            known = [(who, evidence) for who, evidence in known if who in best]
+            place = Place(asked.batches[0], answer.context)
+            answer.around = list(self._around(place, known, prices))
 
     def _models(self) -> dict[str, ModelShape]:
         """Sizes of the models that draft for another."""
