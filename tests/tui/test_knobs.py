@@ -90,6 +90,7 @@ def test_who_drafts_is_a_knob_and_what_has_no_price_says_so(
         link.tell(READY)
         await settle(pilot)
         app.screen.query_one("#knob-draft").focus()
+        await settle(pilot)
         await pilot.press("right_square_bracket")
         await settle(pilot)
         assert app.controller.settings.draft == "lookup"
