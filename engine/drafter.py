@@ -77,12 +77,18 @@ class StepwiseDrafter(Drafter):
             fed = token[:, None]
         return Proposal(torch.stack(tokens, dim=1), torch.stack(probs, dim=1) if probs else None)
 
+    def read(self, slots: Sequence[int], fed: Tensor) -> Tensor:
+        """The logits [n, T, V] after each of the given tokens [n, T], which come after what the
+        view holds: for a text that is known. `commit` then says how many of them count."""
+        access = self._view.access(slots, 0, fed.shape[1])
+        return self._logits(self._model.forward(fed, access))
+
     def _first(self, rows: Sequence[Row], pending: Tensor) -> Tensor:
         """What the first pass is fed: the tokens that the view lacks, [n, T]."""
         return pending
 
     def _logits(self, logits: Tensor) -> Tensor:
-        """The model's logits [n, V'] over the target's vocabulary [n, V]."""
+        """The model's logits [..., V'] over the target's vocabulary [..., V]."""
         return logits
 
 

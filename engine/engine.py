@@ -143,7 +143,7 @@ class _Run:
             shares.append(
                 RowStep(
                     row.request.row, tokens, "".join(texts), outcome.drafted, outcome.accepted,
-                    chars, outcome.tree,
+                    chars, outcome.tree, outcome.rejected,
                 )
             )  # fmt: skip
         return tuple(shares)

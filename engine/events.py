@@ -83,6 +83,7 @@ class RowStep:
     `tokens` were emitted by the step, cut where the row ended; `accepted` of `drafted` draft
     tokens passed verification (counted before that cut). `accepted_chars` of `text` came from
     accepted tokens, the rest from the target's own; None when the engine does not tell.
+    `rejected`: the other tokens of a draft that is no tree.
     """
 
     row: int
@@ -92,6 +93,7 @@ class RowStep:
     accepted: int
     accepted_chars: int | None = None
     tree: TreeShare | None = None
+    rejected: tuple[int, ...] = ()
 
     @property
     def depth(self) -> int:

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from magicdec.engine.acceptance import Proposal, Rule
 from magicdec.engine.cache import KVCache
-from magicdec.engine.config import LOOKUP_TOKENS
 from magicdec.engine.drafter import Drafter
+from magicdec.engine.ngram import continuation
 from magicdec.engine.row import Row
 from magicdec.kernels.transfer import to_device
 
@@ -53,20 +53,3 @@ class LookupDrafter(Drafter):
     def _text(self, row: Row) -> NDArray[np.int64]:
         """Prompt and output so far."""
         return np.concatenate((self._texts[row.slot], np.asarray(row.tokens, np.int64)))
-
-
-def continuation(text: NDArray[np.int64], count: int) -> list[int]:
-    """`count` tokens that followed the latest earlier occurrence of the text's end, or none.
-
-    The longest end of LOOKUP_TOKENS that occurred before decides. What follows may
-    run into the end itself; then the text repeats itself, and so does the draft.
-    """
-    least, most = LOOKUP_TOKENS
-    for size in range(min(most, len(text) - 1), least - 1, -1):
-        windows = np.lib.stride_tricks.sliding_window_view(text[:-1], size)
-        matches = np.flatnonzero((windows == text[-size:]).all(axis=1))
-        if len(matches):
-            start = int(matches[-1]) + size
-            period = len(text) - start
-            return [int(text[start + i % period]) for i in range(count)]
-    return []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 import warnings
 from functools import partial
 
@@ -15,6 +17,9 @@ from magicdec.engine.candidates import Candidates
 from magicdec.engine.key_index import KeyIndex, KeyShape
 from magicdec.engine.model.parallel import in_parallel
 from magicdec.engine.selectors.pqcache import PQCache
+
+#: Tokens whose distances to all centroids are held at once.
+BLOCK = 512
 
 
 class QuantizedIndex(KeyIndex):
@@ -50,10 +55,10 @@ class QuantizedIndex(KeyIndex):
         self.extend(slot, keys, 0)
 
     def extend(self, slot: int, keys: Tensor, first: int) -> None:
-        new = keys[:, :, first:].float().unflatten(-1, self._parts).transpose(2, 3)
-        self.codes[:, slot, :, first : keys.shape[2]] = nearest(
-            new, self.centroids[:, slot]
-        ).transpose(2, 3)
+        for start in range(first, keys.shape[2], BLOCK):
+            new = keys[:, :, start : start + BLOCK].float().unflatten(-1, self._parts)
+            codes = nearest(new.transpose(2, 3), self.centroids[:, slot])  # [L, Hkv, m, new]
+            self.codes[:, slot, :, start : start + new.shape[2]] = codes.transpose(2, 3)
 
     def logits(self, layer: int, queries: Tensor, rows: Candidates) -> Tensor:
         """Approximate q·k / √D: [n, Hkv, G, D] -> float32 [n, Hkv, S, G]."""
@@ -95,9 +100,26 @@ def centroids(sample: Tensor, count: int, iterations: int) -> Tensor:
     It starts from members spread over the sample, so that the same text gives the same centroids.
     With fewer members than centroids some are repeated.
     """
+    _load_scipy()
     groups = sample.float().cpu().flatten(0, -3).numpy()
     found = in_parallel([partial(_kmeans, group, count, iterations) for group in groups])
     return torch.from_numpy(np.stack(found)).view(*sample.shape[:-2], count, -1)
+
+
+def _load_scipy() -> None:
+    """Imports scipy's k-means with its BLAS, OpenBLAS, on one thread, unless the user says more.
+
+    Products this small get 15 times slower when OpenBLAS's threads wait busily beside torch's, and
+    the groups are spread over threads anyway. OpenBLAS reads the variable when it is loaded.
+    """
+    name = "OPENBLAS_NUM_THREADS"
+    given = name in os.environ
+    os.environ.setdefault(name, "1")
+    try:
+        importlib.import_module("scipy.cluster.vq")
+    finally:
+        if not given:
+            del os.environ[name]
 
 
 def _kmeans(group: NDArray[np.float32], count: int, iterations: int) -> NDArray[np.float32]:

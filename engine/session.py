@@ -123,8 +123,9 @@ class Session:
             self._drafts[name] = open_draft(name, self._checkpoint, self._progress)
         return self._drafts[name].spec
 
-    def _draft_model(self, config: DecodeConfig) -> Decoder | None:
-        """Loaded on first use, and kept until another one is asked for."""
+    def draft_model(self, config: DecodeConfig) -> Decoder | None:
+        """The draft model, loaded on first use, and kept until another one is asked for; None
+        where no other model drafts. Raises what `draft_spec` raises."""
         name = config.draft_model
         if self.draft_spec(config) is None or name is None:
             return None
@@ -259,7 +260,7 @@ class Session:
                     store=self.prefill_store, clock=self._clock,
                 )  # fmt: skip
                 self._engine = engine
-            yield from engine.run(requests, config, self._draft_model(config), observed=observed)
+            yield from engine.run(requests, config, self.draft_model(config), observed=observed)
 
     @property
     def prefill_store(self) -> PrefillStore | None:

@@ -26,6 +26,7 @@ class Outcome:
     accepted: int
     drafted: int
     tree: TreeShare | None = None
+    rejected: tuple[int, ...] = ()  # the other tokens of a draft that is no tree
 
 
 def speculative_step(
@@ -75,16 +76,19 @@ def speculative_step(
         cache.advance(slots, counts)
         if drafter is not None:
             drafter.commit(slots, counts)
-    return [
-        Outcome([*drafts, following], len(drafts), size, tree)
-        for (_, drafts, following), (size, tree) in zip(
-            results, proposal.shares(drafted, paths), strict=True
-        )
-    ]
+    outcomes = []
+    for (path, said, following), (size, tree) in zip(
+        results, proposal.shares(drafted, paths), strict=True
+    ):
+        n = len(path)
+        rejected = () if tree else tuple(said[n:size])
+        outcomes.append(Outcome([*said[:n], following], n, size, tree, rejected))
+    return outcomes
 
 
 def _read(verdict: Verdict, fed: Tensor) -> list[tuple[list[int], list[int], int]]:
-    """Of each row: where in the pass its accepted tokens stood, those, and the target's own."""
+    """Of each row: where in the pass its accepted tokens stood, what stood along the path that they
+    began, and the target's own."""
     depth = verdict.path.shape[1]
     rows = torch.cat(
         (
@@ -95,7 +99,4 @@ def _read(verdict: Verdict, fed: Tensor) -> list[tuple[list[int], list[int], int
         ),
         dim=1,
     ).tolist()
-    return [
-        (row[:accepted], row[depth : depth + accepted], following)
-        for accepted, following, *row in rows
-    ]
+    return [(row[:accepted], row[depth:], following) for accepted, following, *row in rows]

@@ -91,6 +91,7 @@ class Int8Linear(Linear):
             weight, scale, torch.zeros_like(scale, dtype=torch.int64), 0, torch.qint8
         )
         self._packed = torch.ops.quantized.linear_prepack(quantized, bias)
+        self._sums: Tensor | None = None  # of each row of the weight, on first use
 
     def __call__(self, x: Tensor) -> Tensor:
         if x.dim() == 3 and x.shape[1] > 1:
@@ -99,14 +100,19 @@ class Int8Linear(Linear):
         return out
 
     def _by_position(self, x: Tensor) -> Tensor:
-        """Brings all positions to one range and back; the product is linear but for its bias."""
+        """Brings all positions to the range 0..1 and back, so that each uses all 256 steps of the
+        one scale: W x = span · W ((x - low) / span) + low · W 1."""
         least, most = x.aminmax(dim=2)  # [n, T]
-        span = most.amax(dim=0).clamp_min(0) - least.amin(dim=0).clamp_max(0)  # [T]
-        span = span.clamp_min(torch.finfo(x.dtype).tiny)[:, None]
-        out: Tensor = torch.ops.quantized.linear_dynamic(x / span, self._packed)
+        low = least.amin(dim=0).clamp_max(0)[:, None]  # [T, 1]
+        span = most.amax(dim=0).clamp_min(0)[:, None] - low
+        span = span.clamp_min(torch.finfo(x.dtype).tiny)
+        out: Tensor = torch.ops.quantized.linear_dynamic((x - low) / span, self._packed)
+        if self._sums is None:  # ones are the end of their range: no rounding
+            self._sums = torch.ops.quantized.linear_dynamic(x.new_ones(1, x.shape[2]), self._packed)
+            self._sums -= 0 if self._bias is None else self._bias
         if self._bias is None:
-            return out * span
-        return (out - self._bias) * span + self._bias
+            return out.mul_(span).add_(low * self._sums)
+        return out.sub_(self._bias).mul_(span).add_(low * self._sums + self._bias)
 
     @property
     def nbytes(self) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +18,7 @@ from rich.console import Console
 if TYPE_CHECKING:
     from magicdec.profiles.bench.measurement import Measurement
 
-PARTS = ("transformers", "decoding", "attention")
+PARTS = ("transformers", "decoding", "attention", "survey", "survey-sampled", "survey-cost")
 
 
 def bench(
@@ -31,7 +32,7 @@ def bench(
         "bench.jsonl"
     ),
 ) -> None:
-    """Measures decoding and attention, against their floors and against transformers."""
+    """Measures decoding and attention, against floors and transformers; surveys against runs."""
     console = Console()
     judged: list[Measurement] = []
     with output.open("w") as lines:
@@ -56,6 +57,7 @@ def measurements(
     from magicdec.profiles.bench.decoding import BATCHES, CONTEXTS, DecodingBench
     from magicdec.profiles.bench.machine import Machine
     from magicdec.profiles.bench.rows import Rows
+    from magicdec.profiles.bench.survey import SurveyBench
 
     if {"transformers", "decoding"} & set(parts):
         session = open_session(model, kv_dtype=kv_dtype)
@@ -66,6 +68,14 @@ def measurements(
             yield from DecodingBench(rows, Machine()).run()
     if "attention" in parts:
         yield from AttentionBench().run()
+    if surveys := {"survey", "survey-sampled", "survey-cost"} & set(parts):
+        bench = SurveyBench(partial(open_session, model, kv_dtype=kv_dtype), document)
+        if "survey" in surveys:
+            yield from bench.greedy()
+        if "survey-sampled" in surveys:
+            yield from bench.sampled()
+        if "survey-cost" in surveys:
+            yield from bench.costs()
 
 
 def _met(m: Measurement) -> bool:

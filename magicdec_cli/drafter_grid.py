@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from magicdec.engine.config import LOOKUP, SELF, DecodeConfig
 from magicdec.engine.errors import ConfigError
+from magicdec.profiles.storage.drafter import NO_TREE
 
 if TYPE_CHECKING:
     from magicdec.engine.selectors.base import KVSelector
@@ -16,11 +18,13 @@ if TYPE_CHECKING:
 def drafters(
     selectors: Sequence[str], budgets: Sequence[int], options: Mapping[str, object],
     drafts: Sequence[str] = (SELF,), kept: Sequence[str] = ("selected",),
+    trees: Sequence[tuple[str, int | None]] = ((NO_TREE, None),),
 ) -> list[Drafter]:  # fmt: skip
     """Every draft with every selector and budget, as far as it has use for them: lookup has for
     neither, and what sees the whole cache has no budget.
 
-    kept: values of `draft_kv`. An option is for those selectors that have it. Raises ConfigError
+    kept: values of `draft_kv`; trees: kinds with their most nodes, which only the model itself and
+    its first layers draft. An option is for those selectors that have it. Raises ConfigError
     for one that none has, for a bad value and for a budget that a selector cannot work with.
     """
     from magicdec.profiles.survey.surveying import Drafter
@@ -28,8 +32,11 @@ def drafters(
     found: dict[tuple[object, ...], Drafter] = {}
 
     def add(drafter: Drafter) -> None:
-        key = (drafter.draft, drafter.draft_kv, drafter.selector, drafter.budget)
-        found.setdefault(key, drafter)
+        itself = not drafter.config(DecodeConfig(), 1).draft_model and drafter.draft != LOOKUP
+        for kind, nodes in trees if itself else [(NO_TREE, None)]:
+            grown = replace(drafter, tree=kind, tree_nodes=None if kind == NO_TREE else nodes)
+            key = (grown.draft, grown.draft_kv, grown.selector, grown.budget, kind)
+            found.setdefault((*key, grown.tree_nodes), grown)
 
     of_selectors = _selectors(selectors, options)
     for draft in drafts:

@@ -30,19 +30,14 @@ class Grids:
         return self.given.get(name) or (getattr(self.settings, name),)
 
 
-ONLY_RUN = (
-    "--draft and --draft-kv are not known here as yet: the model drafts for itself over "
-    "--selector; leave them out"
-)
-NO_TREES = "--tree is for run only as yet; leave it out"
+NO_TREES = "--tree is for run and profile record only as yet; leave it out"
 
 
 def read_grids(flags: Mapping[str, Any], names: Sequence[str]) -> Grids:
     """Raises ConfigError for a value that does not fit its setting."""
     given = {name: grid_values(name, flags[name]) for name in names if flags[name] is not None}
     settings = resolve({k: v for k, v in flags.items() if k not in names}).settings
-    require(settings.tree == "none", NO_TREES)
-    require("draft" in names or settings.drafts_itself, ONLY_RUN)
+    require("tree" in names or settings.tree == "none", NO_TREES)
     return Grids(settings, given)
 
 

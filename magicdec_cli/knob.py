@@ -21,6 +21,7 @@ class Knob:
     low: float | None = None
     high: float | None = None
     unset: str = ""  # what None means; empty when None is not allowed
+    label: str = ""  # its name in the app; empty: the app does not show it
 
     @property
     def key(self) -> str:

@@ -28,10 +28,13 @@ SAMPLING = SamplingConfig()
 
 def setting(
     default: Any, group: str, help: str, *, low: float | None = None, high: float | None = None,
-    unset: str = "",
+    unset: str = "", label: str = "",
 ) -> Any:  # fmt: skip
-    """A field of Settings. `low` and `high` are inclusive; `unset` says what None means."""
-    metadata = {"group": group, "help": help, "low": low, "high": high, "unset": unset}
+    """A field of Settings. `low` and `high` are inclusive; `unset` says what None means; `label`
+    puts it among the knobs of the app."""
+    metadata = {
+        "group": group, "help": help, "low": low, "high": high, "unset": unset, "label": label,
+    }  # fmt: skip
     if default is dict:
         return field(default_factory=dict, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -82,7 +85,7 @@ class Settings:
 
     context: int | None = setting(
         None, "Documents", "Tokens to take of each document.",
-        low=1, high=100_000_000, unset="the whole document",
+        low=1, high=100_000_000, unset="the whole document", label="context",
     )  # fmt: skip
     take: Literal["head", "tail"] = setting(
         "head", "Documents", "Which end of a longer document --context keeps."
@@ -94,7 +97,7 @@ class Settings:
     raw: bool = setting(False, "Documents", "Use no chat template.")
     batch: int = setting(
         1, "Documents", "Rows decoded together; further documents wait for a free slot.",
-        low=1, high=100_000,
+        low=1, high=100_000, label="batch",
     )  # fmt: skip
     rows: Literal["staggered", "windows"] = setting(
         "staggered", "Documents",
@@ -104,7 +107,7 @@ class Settings:
 
     gamma: int = setting(
         DECODE.gamma, "Speculation", "γ, draft tokens per step; 0 is plain decoding.",
-        low=0, high=MAX_GAMMA,
+        low=0, high=MAX_GAMMA, label="γ",
     )  # fmt: skip
     tree: Literal["none", "specexec", "sequoia"] = setting(
         DECODE.tree, "Speculation",
@@ -125,6 +128,7 @@ class Settings:
         DECODE.draft, "Speculation",
         "Who drafts: self; lookup (what followed the same words before); layers:N (the first N "
         "layers and the head); or another model, named like --model, of the same vocabulary.",
+        label="draft",
     )  # fmt: skip
     draft_kv: Literal["selected", "full"] = setting(
         DECODE.draft_kv, "Speculation",
@@ -134,30 +138,32 @@ class Settings:
     selector: str = setting(
         DECODE.selector, "Speculation",
         "What the draft keeps of the KV cache: a name of `magicdec selectors` or "
-        "package.module:Class.",
+        "package.module:Class.", label="selector",
     )  # fmt: skip
     selector_option: Mapping[str, object] = setting(
         dict, "Speculation", "An option of the selector, KEY=VALUE; repeatable."
     )
     budget: int = setting(
         DECODE.budget, "Speculation", "Prompt KV entries a draft step may read.",
-        low=1, high=100_000_000,
+        low=1, high=100_000_000, label="budget",
     )  # fmt: skip
     draft_weights: Literal["auto", "same", "int8"] = setting(
         DECODE.draft_weights, "Speculation",
         "Weights that draft; int8 (CPU) is faster and as lossless. auto is int8 on a CPU when "
         "greedy. With sampling the distribution stays exact under int8, but a row's text then "
-        "depends on its batch mates, not on its seed alone.",
+        "depends on its batch mates, not on its seed alone.", label="draft weights",
     )  # fmt: skip
 
     max_new_tokens: int = setting(
-        DECODE.max_new_tokens, "Generation", "Tokens to generate per row.", low=1, high=1_000_000
-    )
+        DECODE.max_new_tokens, "Generation", "Tokens to generate per row.", low=1, high=1_000_000,
+        label="new tokens",
+    )  # fmt: skip
     stop: tuple[str, ...] = setting((), "Generation", "End a row before this text; repeatable.")
     ignore_eos: bool = setting(False, "Generation", "Generate on after the end-of-text token.")
     temperature: float = setting(
-        SAMPLING.temperature, "Generation", "Randomness; 0 is greedy decoding.", low=0, high=100
-    )
+        SAMPLING.temperature, "Generation", "Randomness; 0 is greedy decoding.", low=0, high=100,
+        label="T",
+    )  # fmt: skip
     top_k: int = setting(
         SAMPLING.top_k, "Generation", "Sample among the k likeliest tokens; 0 is off.",
         low=0, high=10_000_000,
@@ -174,14 +180,6 @@ class Settings:
     seed: int | None = setting(
         SAMPLING.seed, "Generation", "Seed of the sampling.", low=0, high=MAX_SEED, unset="0"
     )
-
-    @property
-    def drafts_itself(self) -> bool:
-        """Whether the model drafts over a selection of its own cache, a token after the other,
-        which is what profiles, surveys and calibrations know."""
-        return (self.draft, self.draft_kv, self.tree) == (
-            DECODE.draft, DECODE.draft_kv, DECODE.tree,
-        )  # fmt: skip
 
     @property
     def selects(self) -> bool:

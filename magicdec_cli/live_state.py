@@ -42,6 +42,7 @@ class RowState:
     text: RowText = field(default_factory=RowText)
     tokens: int = 0
     finish_reason: str | None = None
+    rejected: str = ""  # what the draft said in the last step instead of the target's token
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from magicdec.cli.live_state import RunInfo
 from magicdec.engine.report import Tally
 
 PHASE_STYLES = {
-    "select": "yellow", "draft": "magenta", "verify": "blue", "commit": "cyan", "other": "white",
+    "select": "yellow", "draft": "magenta", "verify": "blue", "commit": "cyan", "other": "",
 }  # fmt: skip
 
 

@@ -104,6 +104,14 @@ def predict(
             help="A separate model drafts. [default: the model drafts for itself]",
         ),
     ] = None,
+    draft: Annotated[
+        str | None,
+        typer.Option(
+            "--draft", metavar="NAME", rich_help_panel=DRAFT, show_default=False,
+            help="Who drafts: self, lookup, layers:N, or a model as for --draft-model. "
+            "[default: self]",
+        ),
+    ] = None,
     draft_weights: Annotated[
         Literal["auto", "same", "int8"],
         typer.Option(
@@ -179,6 +187,7 @@ def predict(
         asked_besides = {
             "--model": model, "--hardware": hardware, "--batch": batch, "--context": context,
             "--gamma": gamma, "--budget": budget, "--alpha": alpha, "--draft-model": draft_model,
+            "--draft": draft,
             "--heatmap": heatmap or None, "--svg": svg, "--weight-dtype": weight_dtype,
             "--kv-dtype": kv_dtype, "--reserve": _unless(reserve, 0.1),
             "--target-speedup": _unless(target_speedup, 1.0),
@@ -203,6 +212,7 @@ def predict(
         Options(
             model=model, hardware=hardware, batch=batch,
             context=context, budget=budget, gamma=gamma, alpha=alpha, draft_model=draft_model,
+            draft=draft,
             draft_weights=draft_weights, select_reads=select_reads, weight_dtype=weight_dtype,
             kv_dtype=kv_dtype, reserve=reserve, target_speedup=target_speedup,
         )

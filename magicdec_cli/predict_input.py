@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from magicdec.cli.predict_here import acceptance_here, this_machine
 from magicdec.cli.settings import resolve
-from magicdec.engine.config import MAX_GAMMA
+from magicdec.engine.config import LOOKUP, MAX_GAMMA, SELF, DecodeConfig
 from magicdec.engine.errors import ConfigError, require
 from magicdec.engine.loading.files import user_path
 from magicdec.profiles.calibrated import Calibration
@@ -16,8 +17,9 @@ from magicdec.profiles.costs.capacity import RESERVE
 from magicdec.profiles.costs.catalog import find_hardware, find_model
 from magicdec.profiles.costs.grid import Axes, Setup
 from magicdec.profiles.costs.hardware import Hardware
+from magicdec.profiles.costs.host import lookup_cost
 from magicdec.profiles.costs.shapes import ModelShape
-from magicdec.profiles.costs.speculation import Drafting
+from magicdec.profiles.costs.speculation import Drafting, HostCost
 from magicdec.profiles.measured_acceptance import recorded_acceptance
 from magicdec.profiles.sweep import sweep
 
@@ -51,6 +53,7 @@ class Options:
     gamma: str | None = None
     alpha: str | None = None
     draft_model: str | None = None
+    draft: str | None = None
     draft_weights: str = "auto"
     select_reads: float = 0.0
     weight_dtype: str | None = None
@@ -71,6 +74,7 @@ class Question:
 
 def question(options: Options) -> Question:
     """Reads and checks all options. Raises ConfigError with the option's name."""
+    options = _with_draft(options)
     axes = _axes(options)
     given = _acceptance(options.alpha, axes.budget[0])
     _check_numbers(options)
@@ -78,10 +82,13 @@ def question(options: Options) -> Question:
     hardware = here.hardware if here else find_hardware(str(options.hardware))
     target = _target(options.model, here)
     drafter = None if options.draft_model is None else find_model(options.draft_model)
+    part = _part(options.draft, target)
     weights = options.draft_weights
     if weights == "auto":
-        weights = "int8" if "int8" in hardware.by_weights and drafter is None else "same"
-    own = here if here and target == here.model and drafter is None else None
+        able = "int8" in hardware.by_weights and drafter is None and options.draft != LOOKUP
+        weights = "int8" if able else "same"
+    itself = drafter is None and options.draft in (None, SELF)
+    own = here if here and target == here.model and itself else None
     longest = max(axes.gamma or (LONGEST_DRAFT,))
     known = own and acceptance_here(own, axes.budget[0], longest, weights)
     acceptance = given or known or Acceptance((ASSUMED_ALPHA,), constant=True, source="assumption")
@@ -89,8 +96,10 @@ def question(options: Options) -> Question:
     setup = Setup(
         target, hardware, acceptance,
         Drafting(
-            model=drafter, weights=weights, select_per_token=options.select_reads,
+            model=part or drafter, weights=weights, select_per_token=options.select_reads,
             weight_bytes=BYTES["int8"] if weights == "int8" else None,
+            borrowed=part is not None, caught_up=int(drafter is not None),
+            host=None if options.draft != LOOKUP else lookup_cost() if here else HostCost(),
         ),
         BYTES[options.weight_dtype or usual],
         BYTES[options.kv_dtype] if options.kv_dtype else here.kv_bytes if here else BYTES[usual],
@@ -104,6 +113,37 @@ def question(options: Options) -> Question:
     if standard is None and target.name in STANDARD_DRAFTS:
         standard = find_model(STANDARD_DRAFTS[target.name])
     return Question(setup, axes, standard, tuple(_notes(setup, axes, options, here)))
+
+
+def _with_draft(options: Options) -> Options:
+    """--draft MODEL is --draft-model. Raises ConfigError where both are given."""
+    if options.draft is None:
+        return options
+    require(
+        options.draft_model is None,
+        f"--draft {options.draft} and --draft-model {options.draft_model} both say who drafts; "
+        "give one",
+    )
+    named = DecodeConfig(draft=options.draft).draft_model
+    require(
+        options.draft != LOOKUP or options.budget is None,
+        "--draft lookup reads no KV entries; leave --budget out",
+    )
+    if named is None and options.draft != LOOKUP:
+        return options
+    return dataclasses.replace(options, draft_model=named, budget=options.budget or "full")
+
+
+def _part(draft: str | None, target: ModelShape) -> ModelShape | None:
+    """The target's first layers, where they draft."""
+    count = DecodeConfig(draft=draft or SELF).draft_layers
+    if count is None:
+        return None
+    require(
+        count < target.layers,
+        f"--draft layers:{count} needs a model of more layers, {target.name} has {target.layers}",
+    )
+    return target.first(count)
 
 
 def _usual(hardware: Hardware, here: Calibration | None) -> str:
@@ -229,6 +269,11 @@ def _notes(setup: Setup, axes: Axes, options: Options, here: Calibration | None)
         notes.append(
             f"{options.weight_dtype} weights take {setup.weight_bytes:g} bytes each, but the "
             f"arithmetic rate stays that of {usual}"
+        )
+    if setup.drafting.host is not None:
+        notes.append(
+            "all numbers are of steps in which lookup finds something to draft: how often it "
+            "does is the text's to say, the other steps are plain ones"
         )
     if setup.drafting.weights == "int8" and "int8" not in setup.hardware.by_weights:
         notes.append(f"int8 draft passes were not measured on {setup.hardware.device.name}")

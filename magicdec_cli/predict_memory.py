@@ -69,6 +69,5 @@ def _meaning(mode: Mode, rooms: Sequence[Room]) -> str:
     assert drafting is not None, "plain decoding needs no explanation"
     extra = next(found.draft_weights_bytes for found in rooms if found.mode is mode)
     weights = f" and weights of {size_text(extra)}" if extra else ""
-    who = drafting.model.name if drafting.model else "the model itself"
     kept = "its full KV cache" if drafting.budget is None else f"budget {drafting.budget:,}"
-    return f"{TITLES[mode.name]}: {who} drafts with {kept}{weights}"
+    return f"{TITLES[mode.name]}: {drafting.who} drafts with {kept}{weights}"

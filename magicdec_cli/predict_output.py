@@ -103,11 +103,12 @@ def _flat(asked: Question, grid: Grid, stream: TextIO, format: str) -> None:
     from magicdec.profiles.predictions import cells
 
     setup = asked.setup
-    drafter = setup.drafting.model
+    drafting = setup.drafting
+    itself = drafting.model is None and drafting.host is None
     context: dict[str, Any] = {
         "model": setup.target.name,
         "hardware": setup.hardware.label,
-        "draft": drafter.name if drafter else "self",
+        "draft": "self" if itself else drafting.who,
     }
     rows = (context | cell for cell in cells(grid))
     if format == "jsonl":

@@ -73,7 +73,8 @@ def headline(asked: Question, grid: Grid) -> str:
     """Model, hardware, drafting and acceptance on one line."""
     setup = asked.setup
     drafting = setup.drafting
-    who = f"{drafting.model.name} drafts" if drafting.model else "self-speculation"
+    itself = drafting.model is None and drafting.host is None
+    who = "self-speculation" if itself else f"{drafting.who} drafts"
     if drafting.weights != "same":
         who += f", {drafting.weights} weights"
     rates = setup.acceptance.rates
@@ -81,10 +82,8 @@ def headline(asked: Question, grid: Grid) -> str:
     budgets = [str(budget_text(budget)) for budget in grid.axes.budget]
     if len(budgets) > MOST_BUDGETS:
         budgets = [f"{budgets[0]} to {budgets[-1]}"]
-    return (
-        f"{setup.target.name} on {setup.hardware.label} · {who}, budget {', '.join(budgets)} "
-        f"· α {alpha}"
-    )
+    read = "" if drafting.host is not None else f", budget {', '.join(budgets)}"
+    return f"{setup.target.name} on {setup.hardware.label} · {who}{read} · α {alpha}"
 
 
 def _heading(asked: Question, grid: Grid, look: Symbols) -> RenderableType:

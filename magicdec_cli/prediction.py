@@ -11,9 +11,11 @@ from magicdec.cli.knobs import Settings
 from magicdec.engine.errors import MagicdecError
 from magicdec.engine.report import RunReport
 from magicdec.engine.request import Request
-from magicdec.engine.selectors.base import SELECTORS
 from magicdec.profiles.calibrated import Calibration, fingerprint_of
 from magicdec.profiles.calibration import load_calibration
+from magicdec.profiles.costs.catalog import find_model
+from magicdec.profiles.costs.shapes import ModelShape
+from magicdec.profiles.lookup_prediction import expected_of_lookup
 from magicdec.profiles.run_prediction import (
     Assumed,
     Seconds,
@@ -25,6 +27,7 @@ from magicdec.profiles.run_prediction import (
     observed,
     predict_run,
 )
+from magicdec.profiles.storage.drafter import FULL, Drafter
 
 HINT = "no calibration of {model} here: `magicdec calibrate` would let runs be predicted"
 
@@ -62,6 +65,9 @@ class Prediction:
     def judge(self, report: RunReport, baseline: RunReport | None) -> Judged | None:
         """None for a run that is not finished or drafted nothing."""
         acceptance = observed(report)
+        if acceptance is not None and self.work.drafter.kind == "lookup":
+            steps = sum(row.steps for row in report.rows)
+            acceptance = dataclasses.replace(acceptance, share=report.num_spec_steps / steps)
         if not report.finished or acceptance is None or not report.decode_seconds:
             return None
         if baseline is not None and not baseline.finished:
@@ -87,31 +93,49 @@ def forecast(
 
     The line is empty for a run without drafts; a calibration that is stale is named, not used.
     """
-    if settings.gamma == 0 or not settings.drafts_itself:
+    if settings.gamma == 0 or settings.max_new_tokens < 2 or settings.tree != "none":
         return None, ""
     calibration, why_not = usable_calibration(settings, env)
     if calibration is None:
         return None, why_not
-    work = work_of(settings, env, requests)
-    assumed = assume(calibration, work)
-    if settings.max_new_tokens < 2:
-        return None, ""
+    model = None
+    if settings.decode_config().draft_model is not None:
+        try:
+            model = find_model(settings.draft)
+        except MagicdecError:
+            return None, f"no prediction: the sizes of {settings.draft} are not in the catalogue"
+    work = work_of(settings, env, requests, model)
+    if work.drafter.kind == "lookup":
+        prompts = [request.tokens for request in requests]
+        assumed = expected_of_lookup(prompts, settings.max_new_tokens, settings.gamma)
+    else:
+        assumed = assume(calibration, work)
     found = Prediction(calibration, work, assumed, predict_run(calibration, work, assumed))
     return found, found.sentence
 
 
-def work_of(settings: Settings, env: Mapping[str, object], requests: Sequence[Request]) -> Work:
-    """A run of the self-drafter, as the cost model needs it."""
-    whole = settings.draft_kv == "full" or SELECTORS.load(settings.selector).whole
+def work_of(
+    settings: Settings, env: Mapping[str, object], requests: Sequence[Request],
+    model: ModelShape | None = None,
+) -> Work:  # fmt: skip
+    """A run, as the cost model needs it. model: the draft model's sizes, if another one drafts."""
     return Work(
         batch=min(settings.batch, len(requests)),
         contexts=tuple(len(request.tokens) for request in requests),
         new_tokens=(settings.max_new_tokens,) * len(requests),
         gamma=settings.gamma,
-        selector=settings.selector,
-        budget=None if whole else settings.budget,
-        weights=str(env.get("draft_weights", "same")),
+        drafter=drafter_of(settings, str(env.get("draft_weights", "same"))),
+        model=model,
     )
+
+
+def drafter_of(settings: Settings, weights: str) -> Drafter:
+    """As profiles name it; weights: those that draft."""
+    options = [(name, str(value)) for name, value in sorted(settings.selector_option.items())]
+    return Drafter(
+        settings.selector, tuple(options), settings.budget, settings.temperature, weights,
+        settings.draft, "selected" if settings.selects else FULL,
+    )  # fmt: skip
 
 
 def usable_calibration(

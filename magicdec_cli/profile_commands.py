@@ -126,6 +126,9 @@ def export(
     draft: Annotated[
         str | None, _choice("--draft", "Only cells of this drafter: self, lookup, layers:N, MODEL.")
     ] = None,
+    tree: Annotated[
+        str | None, _choice("--tree", "Only cells of this kind of tree, or none.")
+    ] = None,
     selector: Annotated[str | None, _choice("--selector", "Only cells of this selector.")] = None,
     budget: Annotated[int | None, _choice("--budget", "Only cells of this budget.")] = None,
     temperature: Annotated[
@@ -147,8 +150,8 @@ def export(
         run_check(file, to)
         return
     wanted = Wanted(
-        draft=draft, selector=selector, budget=budget, temperature=temperature, batch=batch,
-        context=context, gamma=gamma, target_timings=target_timings,
+        draft=draft, tree=tree, selector=selector, budget=budget, temperature=temperature,
+        batch=batch, context=context, gamma=gamma, target_timings=target_timings,
     )  # fmt: skip
     options = EngineOptions(
         draft_model=draft_model, replay=replay, lower_keys=schedule_keys == "lower"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from rich.table import Table
 from rich.text import Text
 
+from magicdec.cli.columns import Column, Row, render
 from magicdec.cli.console import TERMINAL, Symbols, symbols
+from magicdec.cli.profile_cells import clipped
 from magicdec.cli.tables import Cell as TableCell
 from magicdec.cli.tables import Format, print_json, print_listing
 from magicdec.engine.errors import ConfigError
@@ -50,6 +51,8 @@ def run_compare(
         TERMINAL.note(
             f"and {len(regressions) - MOST_LISTED:,} more regressions; --format json has all"
         )
+    if limit is not None:
+        _note_untested(found, figures)
     if limit is not None and not regressions:
         TERMINAL.note(f"no significant regression beyond {limit:.3g} of A")
     return 1 if regressions else None
@@ -69,54 +72,68 @@ def parse_share(text: str) -> float:
 
 def _print_table(found: Comparison) -> None:
     look = symbols(TERMINAL.out)
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
-    for name in ("B", "context"):
-        table.add_column(name, justify="right")
-    table.add_column("drafter", overflow="fold")
-    table.add_column(look.gamma, justify="right")
-    table.add_column("figure")
-    for name in ("A", "B", "B/A", "p"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("verdict")
-    for pair in found.pairs:
-        key = pair.key
-        names = (str(key.batch), f"{key.context:,}", key.way, str(key.gamma))
-        for index, change in enumerate(pair.changes):
-            shown = names if index == 0 else ("",) * 4
-            table.add_row(*shown, *_cells(change, look))
-        if pair.broken is not None:
-            table.add_row("", "", "", "", Text(pair.broken, "bold red"))
+    rows: list[Row] = [
+        {"pair": pair, "change": change, "first": index == 0}
+        for pair in found.pairs
+        for index, change in enumerate(pair.changes)
+    ]
+    table, left_out = render(rows, COLUMNS, TERMINAL.out.width, look)
     TERMINAL.out.print(table)
+    for pair in found.pairs:
+        if pair.broken is not None:
+            TERMINAL.out.print(Text(f"{pair.key.label}: {pair.broken}", "bold red"))
+    if left_out:
+        TERMINAL.out.print(Text(f"no room for: {', '.join(left_out)}; --format csv has all", "dim"))
     overall = [(figure, found.overall(figure)) for figure in FIGURES]
     means = [f"{_name(figure)} {mean:.3f}" for figure, mean in overall if mean is not None]
     if means:
         TERMINAL.out.print(Text(f"B/A over all cells (geometric mean): {', '.join(means)}"))
     TERMINAL.out.print(
         Text(
-            f"p: Welch's t-test on the repeats, adjusted for the number of cells; "
-            f"significant below {LEVEL}", "dim",
+            f"p: Welch's t-test on the repeats, adjusted for the number of cells; significant "
+            f"below {LEVEL}. It knows the noise within a file, not that of another day: speedup, "
+            "which has its own plain runs, bears that better than tokens/s", "dim",
         )
     )  # fmt: skip
 
 
-def _cells(change: Change, look: Symbols) -> list[Text]:
-    def number(value: float | None, decimals: int) -> str:
-        return "-" if value is None else f"{value:,.{decimals}f}"
+def _of_cell(write: Callable[[Pair], str]) -> Callable[[Row, Symbols], str]:
+    """Once for the figures of a cell."""
+    return lambda row, look: write(row["pair"]) if row["first"] else ""
 
-    decimals = 1 if change.figure == "tokens_per_s" else 2
-    style = STYLES.get(change.verdict, "dim")
+
+COLUMNS = (
+    Column("batch", 0, _of_cell(lambda pair: f"{pair.key.batch:,}")),
+    Column("context", 0, _of_cell(lambda pair: f"{pair.key.context:,}")),
+    Column("drafter", 4, _of_cell(lambda pair: clipped(pair.key.way)), left=True),
+    Column("γ", 4, _of_cell(lambda pair: str(pair.key.gamma))),
+    Column("figure", 0, lambda row, look: _name(row["change"].figure), left=True),
+    Column("A", 2, lambda row, look: _value(row["change"], row["change"].a)),
+    Column("B", 2, lambda row, look: _value(row["change"], row["change"].b)),
+    Column("B/A", 0, lambda row, look: _styled(row["change"], _number(row["change"].ratio, 3))),
+    Column("p", 3, lambda row, look: _number(row["change"].p, 3)),
+    Column("verdict", 1, lambda row, look: _verdict(row["change"], look), left=True),
+)
+
+
+def _number(value: float | None, decimals: int) -> str:
+    return "-" if value is None else f"{value:,.{decimals}f}"
+
+
+def _value(change: Change, value: float | None) -> str:
+    return _number(value, 1 if change.figure == "tokens_per_s" else 2)
+
+
+def _styled(change: Change, text: str) -> Text:
+    return Text(text, STYLES.get(change.verdict, "dim"))
+
+
+def _verdict(change: Change, look: Symbols) -> Text:
     mark = {"faster": f"{look.up} ", "slower": f"{look.down} "}.get(change.verdict, "")
     said: str = change.verdict
     if said == "not testable":
-        said += ": one repeat" if min(change.repeats) < 2 else ": no spread"
-    return [
-        Text(_name(change.figure)),
-        Text(number(change.a, decimals)),
-        Text(number(change.b, decimals)),
-        Text(number(change.ratio, 3), style),
-        Text("-" if change.p is None else f"{change.p:.3f}"),
-        Text(mark + said, style),
-    ]
+        said = "untested, " + ("one repeat" if min(change.repeats) < 2 else "no spread")
+    return _styled(change, mark + said)
 
 
 def _name(figure: str) -> str:
@@ -171,3 +188,14 @@ def _note_missing(found: Comparison) -> None:
             TERMINAL.note(f"only in {name}: {key.label}")
         if len(keys) > MOST_LISTED:
             TERMINAL.note(f"only in {name}: {len(keys) - MOST_LISTED} more")
+
+
+def _note_untested(found: Comparison, figures: Sequence[str]) -> None:
+    """What a gate cannot judge must not look as if it had passed."""
+    changes = [c for pair in found.pairs for c in pair.changes if c.figure in figures]
+    untested = sum(change.verdict == "not testable" for change in changes)
+    if untested:
+        TERMINAL.note(
+            f"{untested:,} of {len(changes):,} figures could not be tested; record both with "
+            "--repeat 3 or more"
+        )

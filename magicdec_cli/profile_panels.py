@@ -6,7 +6,6 @@ import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 
-from rich.table import Table
 from rich.text import Text
 
 from magicdec.cli.bars import bar, rate
@@ -16,65 +15,10 @@ from magicdec.cli.number_lines import PHASE_STYLES, ratio_text
 from magicdec.cli.plots import curves
 from magicdec.profiles.export.acceptance import pool
 from magicdec.profiles.storage.drafter import Drafter
-from magicdec.profiles.storage.flat import lossless_word
 from magicdec.profiles.storage.schema import Cell, Profile, StepTimes
 
-MOST_CELLS = 60
 MOST_LINES = 12
 MOST_ROWS = 24
-
-
-def cell_table(profile: Profile, look: Symbols) -> Table:
-    """A line per cell, what failed included; `speedup` is the median of the repeats."""
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
-    table.add_column("B", justify="right")
-    table.add_column("context", justify="right")
-    table.add_column("drafter", overflow="fold")
-    for name in (look.gamma, "tokens/s", "speedup", "accept", "length"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("lossless", overflow="fold")
-    cells = sorted(profile.cells, key=lambda cell: cell.key)
-    for cell in cells[:MOST_CELLS]:
-        table.add_row(
-            str(cell.key.batch),
-            f"{cell.key.context:,}",
-            Text(cell.key.way),
-            str(cell.key.gamma),
-            "-" if cell.tokens_per_s is None else f"{cell.tokens_per_s:,.1f}",
-            Text("-") if cell.speedup is None else ratio_text(cell.speedup, look),
-            rate(cell.acceptance_rate),
-            "-" if cell.mean_acceptance_length is None else f"{cell.mean_acceptance_length:.2f}",
-            _verdict(cell, look),
-        )
-    return table
-
-
-def below_cells(profile: Profile, look: Symbols) -> list[Text] | None:
-    """What the table has no room for: errors, and how many cells it leaves out."""
-    lines = [
-        Text(f"{look.cross} {_label(cell, look)}: {cell.error or 'failed'}", "red")
-        for cell in sorted(profile.cells, key=lambda cell: cell.key)
-        if cell.status == "failed"
-    ][:MOST_LINES]
-    if len(profile.cells) > MOST_CELLS:
-        more = len(profile.cells) - MOST_CELLS
-        lines.append(Text(f"and {more:,} more cells; --format csv has all", "dim"))
-    return lines
-
-
-def _verdict(cell: Cell, look: Symbols) -> Text:
-    if cell.status == "failed":
-        return Text(f"{look.cross} not run", "red")
-    word = lossless_word(cell)
-    mark, style = {
-        "identical": (look.check, "green"), "ties": (look.tie, "yellow"),
-        "failed": (look.cross, "bold red"), "unchecked": ("-", "dim"),
-    }[word]  # fmt: skip
-    return Text(f"{mark} {word}", style)
-
-
-def _label(cell: Cell, look: Symbols) -> str:
-    return cell.key.label.replace("γ", look.gamma)
 
 
 def best_table(profile: Profile, width: int, look: Symbols) -> list[Text] | None:
@@ -136,8 +80,12 @@ def acceptance_curve(profile: Profile, width: int, look: Symbols) -> list[Text] 
         series[label].append((drafter.budget, pool(by_drafter[drafter]).rates[0]))
     if all(len(points) < 2 for points in series.values()):
         return None
-    title = "acceptance of draft position 1 against budget, pooled over the cells"
-    return curves(series, title=title, width=width, look=look, low=0.0, high=1.0)
+    title = "acceptance of position 1 against budget, cells pooled"
+    drawn = curves(series, title=title, width=width, look=look, low=0.0, high=1.0)
+    for label, points in series.items():
+        values = "  ".join(f"{budget:,.0f}: {rate(value)}" for budget, value in sorted(points))
+        drawn.append(Text(f"  {label}  {values}", "dim"))
+    return drawn
 
 
 def position_bars(profile: Profile, width: int, look: Symbols) -> list[Text] | None:
@@ -148,7 +96,7 @@ def position_bars(profile: Profile, width: int, look: Symbols) -> list[Text] | N
             by_drafter[cell.key.drafter].append(cell)
     if not by_drafter:
         return None
-    lines = [Text("acceptance by position, pooled over batch, context and draft length", "bold")]
+    lines = [Text("acceptance by position, pooled over all but the drafter", "bold")]
     for drafter in sorted(by_drafter)[:MOST_LINES]:
         pooled = pool(by_drafter[drafter])
         lines.append(Text(f"{drafter.label}  ({pooled.drafted[0]:,} steps)", "dim"))
@@ -167,7 +115,7 @@ def phase_bars(profile: Profile, width: int, look: Symbols) -> list[Text] | None
     if not cells:
         return None
     names = tuple(PHASE_STYLES)
-    legend = Text("phases of the fastest cells: ", "bold")
+    legend = Text("phases: ", "bold")
     for name in names:
         legend.append(f"{name[0]} ", PHASE_STYLES[name]).append(f"{name}  ", "dim")
     room = max(width - 46, 10)
@@ -193,15 +141,15 @@ def step_table(profile: Profile, look: Symbols) -> list[Text] | None:
     cells = [best[place] for place in sorted(best) if best[place].step != StepTimes()]
     if not cells:
         return None
-    head = f"{'B':>6} {'context':>9} {look.gamma:>5} "
+    head = f"{'B':>5} {'context':>9} {look.gamma:>3} "
     names = ("T_T", "T_D", "T_V", "select")
-    lines = [Text("median ms of the fastest cells: a plain step, a draft step, a pass", "bold")]
-    lines.append(Text(head + "".join(f"{name:>10}" for name in names), "dim"))
+    lines = [Text("median ms: plain step, draft step, verify pass; best cells", "bold")]
+    lines.append(Text(head + "".join(f"{name:>9}" for name in names), "dim"))
     for cell in cells[:MOST_LINES]:
         times = (cell.step.plain, cell.step.draft, cell.step.verify, cell.step.select)
-        shown = "".join(f"{'-' if t is None else f'{t * 1e3:,.2f}':>10}" for t in times)
+        shown = "".join(f"{'-' if t is None else f'{t * 1e3:,.2f}':>9}" for t in times)
         key = cell.key
-        lines.append(Text(f"{key.batch:>6} {key.context:>9,} {key.gamma:>5} {shown}"))
+        lines.append(Text(f"{key.batch:>5} {key.context:>9,} {key.gamma:>3} {shown}"))
     return lines
 
 
@@ -237,7 +185,7 @@ def forecast_panel(profile: Profile, width: int, look: Symbols) -> list[Text] | 
     if len(pairs) < 3:
         return [said]
     low, high = min(map(min, pairs)) * 0.9, max(map(max, pairs)) * 1.1
-    series = {"a cell: predicted across, measured up; dotted where they agree": pairs}
+    series = {"a cell; predicted across, measured up, dots: equal": pairs}
     drawn = curves(
         series, title="", width=min(width, 60), look=look, low=low, high=high, diagonal=True
     )

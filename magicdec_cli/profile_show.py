@@ -11,11 +11,10 @@ from rich.text import Text
 
 from magicdec.cli.bars import counted
 from magicdec.cli.console import TERMINAL, symbols
+from magicdec.cli.profile_cells import cell_table
 from magicdec.cli.profile_panels import (
     acceptance_curve,
-    below_cells,
     best_table,
-    cell_table,
     forecast_panel,
     phase_bars,
     position_bars,
@@ -30,7 +29,7 @@ from magicdec.profiles.storage.flat import flat
 from magicdec.profiles.storage.reading import read_profile
 from magicdec.profiles.storage.schema import CellKey, Profile
 
-SVG_WIDTH = 100
+SVG_WIDTH, PANEL_WIDTH = 120, 100
 
 
 def run_show(path: str, format: Format, svg: Path | None) -> None:
@@ -57,7 +56,7 @@ def print_profile(console: Console, profile: Profile) -> None:
 
 
 def _parts(console: Console, profile: Profile) -> Iterator[RenderableType]:
-    look, width = symbols(console), min(console.width, SVG_WIDTH)
+    look, width = symbols(console), min(console.width, PANEL_WIDTH)
     done, failed = len(profile.finished), len(profile.cells) - len(profile.finished)
     total = counted(done, "cell") + (f", {failed:,} failed" if failed else "")
     drafts = sorted({_drafts(cell.key) for cell in profile.cells})
@@ -65,9 +64,8 @@ def _parts(console: Console, profile: Profile) -> Iterator[RenderableType]:
     yield Group(*map(Text, lines), Text(total, "bold"))
     if not profile.cells:
         return
-    yield cell_table(profile, look)
+    yield Group(*cell_table(profile, console.width, look))
     panels: Iterable[list[Text] | None] = (
-        below_cells(profile, look),
         best_table(profile, width, look),
         acceptance_curve(profile, width, look),
         position_bars(profile, width, look),

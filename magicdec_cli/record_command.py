@@ -15,8 +15,8 @@ from magicdec.engine.errors import ConfigError, MagicdecError, require
 
 REPEAT = 3
 RECORD_GRIDS = dict.fromkeys(
-    ("batch", "context", "draft", "draft_kv", "selector", "budget", "gamma", "temperature",
-     "draft_weights"), "",
+    ("batch", "context", "draft", "draft_kv", "tree", "tree_nodes", "selector", "budget",
+     "gamma", "temperature", "draft_weights"), "",
 )  # fmt: skip
 RECORD_EPILOG = (
     f"{GRAMMAR} Every combination is a cell, settings that a drafter has no use for left out: "

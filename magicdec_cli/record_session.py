@@ -20,6 +20,8 @@ from magicdec.engine.config import SELF, DecodeConfig, DraftWeights
 from magicdec.engine.errors import ConfigError, require
 from magicdec.engine.events import Event, PrefillProgress
 from magicdec.engine.request import Request
+from magicdec.profiles.costs.shapes import ModelShape
+from magicdec.profiles.storage.drafter import NO_TREE
 from magicdec.profiles.storage.fields import last_part, model_name
 from magicdec.profiles.storage.header import Grid, Header, Source
 from magicdec.profiles.storage.schema import CellKey
@@ -57,6 +59,7 @@ class RecordPlan:
         found = drafters(
             grids.values("selector"), grids.values("budget"), settings.selector_option,
             grids.values("draft"), grids.values("draft_kv"),
+            list(itertools.product(grids.values("tree"), grids.values("tree_nodes"))),
         )  # fmt: skip
         temperatures = grids.values("temperature")
         coldest = min(temperatures)
@@ -66,10 +69,10 @@ class RecordPlan:
             budget=tuple(dict.fromkeys(d.budget for d in found if d.budget)),
             gamma=gammas, temperature=temperatures, draft_weights=grids.values("draft_weights"),
             draft=grids.values("draft"), draft_kv=grids.values("draft_kv"),
+            tree=grids.values("tree"),
         )  # fmt: skip
         # Checked at the coldest: what has no effect on greedy cells must not be asked of them.
-        plain = replace(settings, temperature=coldest, draft=SELF, draft_kv="selected")
-        base = plain.decode_config()
+        base = _plain(settings, coldest)
         return cls(settings, base, found, grid, documents, path, repeat)
 
     def cells(self, session: Session) -> dict[CellKey, DecodeConfig]:
@@ -84,9 +87,7 @@ class RecordPlan:
             self.drafters, self.grid.batch, self.grid.context, self.grid.gamma,
             self.grid.temperature, self.grid.draft_weights,
         ):  # fmt: skip
-            sampling = replace(
-                self.settings, temperature=temperature, draft=SELF, draft_kv="selected"
-            ).decode_config().sampling  # fmt: skip
+            sampling = _plain(self.settings, temperature).sampling
             config = drafter.config(
                 replace(self.base, sampling=sampling, draft_weights=cast(DraftWeights, weights)),
                 gamma,
@@ -104,10 +105,18 @@ class RecordPlan:
         return found
 
 
+def _plain(settings: Settings, temperature: float) -> DecodeConfig:
+    """What all cells share; who drafts is each cell's own."""
+    return replace(
+        settings, temperature=temperature, draft=SELF, draft_kv="selected", tree=NO_TREE
+    ).decode_config()
+
+
 def record_session(plan: RecordPlan, display: Display) -> int:
     """Returns how many cells failed. Raises ConfigError, ModelError, OSError."""
     session, documents = session_api.open_engine(plan.documents, plan.settings, display.loading)
     from magicdec.cli.prediction import usable_calibration
+    from magicdec.profiles.calibration_fit import shape_of
     from magicdec.profiles.recording.prediction import Predictor
     from magicdec.profiles.recording.recording import Recording
 
@@ -141,6 +150,12 @@ def record_session(plan: RecordPlan, display: Display) -> int:
             )
         return made
 
+    names = {model_name(draft): draft for draft in plan.grid.draft}
+
+    def shape(draft: str) -> ModelShape | None:
+        spec = session.draft_spec(replace(plan.base, draft=names[draft]))
+        return None if spec is None else shape_of(spec, draft)
+
     failed = 0
 
     def tell(progress: Progress) -> None:
@@ -153,7 +168,8 @@ def record_session(plan: RecordPlan, display: Display) -> int:
             display.loading("prefill", event.done / event.total)
 
     with ProfileWriter(plan.path, header) as writer:
-        recording = Recording(session, rows, plan.repeat, listen, tell, Predictor(calibration))
+        predict = Predictor(calibration, shape)
+        recording = Recording(session, rows, plan.repeat, listen, tell, predict)
         cells = plan.cells(session)
         there = sum(cell in writer.finished for cell in cells)
         if there:

@@ -20,10 +20,12 @@ from magicdec.engine.verdict import Losslessness
 from magicdec.profiles.costs.shapes import ModelShape
 
 if TYPE_CHECKING:
+    from magicdec.cli.tune_session import TuneOutcome
     from magicdec.engine.loading.aliases import ModelInfo
     from magicdec.engine.session import Session as EngineSession
     from magicdec.engine.text.documents import Document
     from magicdec.engine.text.workloads.workload import Workload
+    from magicdec.profiles.tuning.verifying import Watch
 
 GIB = 2**30
 
@@ -62,6 +64,11 @@ class Session(Protocol):
 
     def run(self, config: DecodeConfig) -> Generator[Event, None, None]: ...
     def check(self, plain: RunReport, speculative: RunReport) -> Losslessness: ...
+    def spell(self, before: int, tokens: Sequence[int]) -> str:
+        """The text of tokens that follow another one."""
+
+    def tune(self, outcome: TuneOutcome, progress: Watch) -> None:
+        """Answers the outcome's question over these documents; see tune_session.tune_opened."""
 
 
 class OpenedSession:
@@ -119,6 +126,15 @@ class OpenedSession:
         return self._session.check(
             self._requests, self._config, _outputs(plain), _outputs(speculative)
         )
+
+    def spell(self, before: int, tokens: Sequence[int]) -> str:
+        decode = self._session.tokenizer.decode
+        return decode([before, *tokens])[len(decode([before])) :]
+
+    def tune(self, outcome: TuneOutcome, progress: Watch) -> None:
+        from magicdec.cli.tune_session import tune_opened
+
+        tune_opened(outcome, self._session, self._documents, progress)
 
     def environment(self) -> dict[str, object]:
         from magicdec.engine.drafter import draft_weights

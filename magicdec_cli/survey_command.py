@@ -14,7 +14,7 @@ from magicdec.cli.interrupts import INTERRUPTED, before_exit
 from magicdec.engine.errors import ConfigError
 
 GAMMAS = "1-8"
-SURVEY_GRIDS = {"selector": "", "budget": "", "gamma": GAMMAS}
+SURVEY_GRIDS = {"draft": "", "draft_kv": "", "selector": "", "budget": "", "gamma": GAMMAS}
 SURVEY_EPILOG = (
     f"{GRAMMAR} One survey of all selectors and budgets costs about as much as a few runs; it "
     "measures acceptance, not time."
@@ -38,7 +38,7 @@ def survey(
 ) -> int | None:
     """Measure the acceptance of many drafters from one run, for every draft length.
 
-    --selector, --budget and --gamma take several values.
+    --draft, --draft-kv, --selector, --budget and --gamma take several values.
     """
     grids = read_grids({**flags, "gamma": flags["gamma"] or GAMMAS}, tuple(SURVEY_GRIDS))
     settings = grids.settings
@@ -51,7 +51,10 @@ def survey(
     from magicdec.cli.survey_session import SurveyOutcome, survey_session
     from magicdec.cli.survey_view import deliver
 
-    wanted = drafters(grids.values("selector"), grids.values("budget"), settings.selector_option)
+    wanted = drafters(
+        grids.values("selector"), grids.values("budget"), settings.selector_option,
+        grids.values("draft"), grids.values("draft_kv"),
+    )  # fmt: skip
     outcome = SurveyOutcome(settings, config, wanted, gammas)
     display = choose_display(quiet)
     before_exit(display.close)

@@ -16,8 +16,7 @@ from magicdec.engine.config import DecodeConfig
 from magicdec.engine.events import Event
 from magicdec.engine.report import Recorder, RunReport
 from magicdec.profiles.storage.drafter import FULL
-from magicdec.profiles.survey.forced import BLOCK
-from magicdec.profiles.survey.surveying import TRACE_GAMMA, Drafter, Survey, Surveyed
+from magicdec.profiles.survey.surveying import TRACE_GAMMA, Drafter, Survey, Surveyed, as_run
 
 
 @dataclass(slots=True)
@@ -57,8 +56,7 @@ def _survey(outcome: SurveyOutcome, sources: Sequence[str], display: Display) ->
     )  # fmt: skip
     told = [warning for document in documents for warning in document.warnings]
     outcome.warnings = (*told, *session.warnings(requests, config))
-    widest = max(outcome.drafters, key=lambda drafter: drafter.budget or 0)
-    session.plan_memory(requests, widest.config(config, BLOCK), batch=len(requests))
+    session.plan_memory(requests, as_run(config, outcome.drafters), batch=len(requests))
     survey = Survey(session, requests, config, outcome.drafters)
 
     shown = dataclasses.replace(

@@ -16,8 +16,8 @@ from magicdec.cli.tables import Format, print_json, print_listing
 from magicdec.profiles.survey.record import Estimate, estimates, survey_record
 
 COLUMNS = (
-    "selector", "budget", "draft_weights", "alpha", "gamma", "mean_acceptance_length",
-    "interval_low", "interval_high", "acceptance_rate_per_position",
+    "draft", "draft_kv", "selector", "budget", "draft_weights", "alpha", "gamma",
+    "mean_acceptance_length", "interval_low", "interval_high", "acceptance_rate_per_position",
 )  # fmt: skip
 
 
@@ -40,7 +40,8 @@ def deliver(outcome: SurveyOutcome, format: Format) -> None:
         return
     rows: list[list[Any]] = [
         [
-            result.drafter.selector, result.drafter.budget, result.weights, result.alpha,
+            result.drafter.draft, result.drafter.draft_kv, result.drafter.selector,
+            result.drafter.budget, result.weights, result.alpha,
             each.gamma, each.length, *(each.interval or (None, None)), list(each.rates),
         ]
         for result, of_gammas in found
@@ -68,6 +69,7 @@ def _table(outcome: SurveyOutcome, found: list[Any]) -> None:
     TERMINAL.note(
         f"tokens per step for each draft length; {counted(rows_seen, 'row')}, "
         f"{counted(tokens, 'token')}, {clock(outcome.seconds)} in all"
+        + ("" if rows_seen > 1 else "; one row says nothing of how far others differ")
     )
     if left_out:
         titles = plain_text(", ".join(left_out), look)
@@ -77,8 +79,7 @@ def _table(outcome: SurveyOutcome, found: list[Any]) -> None:
 def _columns(gammas: Sequence[int], look: Symbols) -> list[Column]:
     """Draft lengths from the first on; the weights, mostly the same in all lines, come last."""
     return [
-        Column("selector", 0, lambda row, look: Text(row["drafter"].selector, "cyan"), left=True),
-        Column("budget", 0, lambda row, look: _budget(row["drafter"].budget)),
+        Column("drafter", 0, lambda row, look: Text(row["drafter"].way, "cyan"), left=True),
         Column("weights", 1000, lambda row, look: row["weights"], left=True),
         Column("α", 1, lambda row, look: rate(row["alpha"])),
         *(_length(gamma, 3 + place) for place, gamma in enumerate(gammas)),
@@ -86,14 +87,15 @@ def _columns(gammas: Sequence[int], look: Symbols) -> list[Column]:
     ]
 
 
-def _budget(budget: int | None) -> str:
-    return "-" if budget is None else f"{budget:,}"
-
-
 def _length(gamma: int, rank: int) -> Column:
     return Column(f"γ {gamma}", rank, lambda row, look: f"{row['lengths'][gamma]:.2f}")
 
 
 def _widest(of_gammas: list[Estimate]) -> str:
-    halves = [(each.interval[1] - each.interval[0]) / 2 for each in of_gammas if each.interval]
-    return f"{max(halves):.2f}" if halves else "-"
+    """How far the interval of any draft length reaches, to its longer side."""
+    reaches = [
+        max(each.length - each.interval[0], each.interval[1] - each.length)
+        for each in of_gammas
+        if each.interval
+    ]
+    return f"{max(reaches):.2f}" if reaches else "-"

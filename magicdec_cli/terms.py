@@ -10,6 +10,10 @@ RUN_TERMS: dict[str, str] = {
     "T": "temperature of the sampling; greedy at 0 (--temperature)",
     "memory": "forecast of what the run allocates",
     "selector": "the rule that chooses those entries (--selector)",
+    "static, dynamic selector": "chooses once per row, after its prefill; or again in every draft "
+    "step (topk, quest, pqcache) or after verify passes (reuse)",
+    "selector's index": "what a dynamic selector keeps about all keys: pages' extremes, codes and "
+    "codebooks",
     "step": "draft γ tokens over the selected entries, verify them in one pass over the full cache",
     "self, lookup, layers:N": "who drafts (--draft): the model itself; what followed a row's last "
     "words before; the model's first N layers and its head. Else the name of another model",
@@ -17,6 +21,8 @@ RUN_TERMS: dict[str, str] = {
     "at most; one pass verifies them all, and the target takes one branch or its beginning",
     "drafted": "draft tokens that were proposed and verified",
     "accepted": "draft tokens that passed verification",
+    "rejected": "draft tokens that the target did not take: the first that it would not have said, "
+    "and all behind it",
     "recovered": "the token the target draws where it rejected a draft token",
     "bonus": "the token the target adds when it accepted the whole draft",
     "num_spec_steps": "steps that verified a draft, counted per row",
@@ -82,7 +88,8 @@ PREDICT_TERMS: dict[str, str] = {
 
 PROFILE_TERMS: dict[str, str] = {
     "cell": "one setting of a profile: batch, context, drafter, γ, temperature",
-    "drafter": "selector, its options and its budget",
+    "drafter": "who drafts (--draft) over what: selector, its options, budget, tree; what a "
+    "drafter has no use for is left out",
     "repeat": "one plain and one speculative pass over the same rows, in turn; both warmed up, "
     "and each starts from the bare prompts with a new draft cache",
     "failed": "a cell that gave no figures: its error says why; recording again tries it anew",
@@ -106,8 +113,9 @@ SURVEY_TERMS: dict[str, str] = {
     "would have drafted another token decides how speculation would have gone, for every γ",
     "α, surveyed": "the share of all tokens that the drafter would have drafted right",
     "Ω, surveyed": "the mean length a run with this γ and number of tokens would show",
-    "±": "half of the 95% confidence interval of Ω, the widest of those shown: by jackknife over "
-    "rows with Student's t; rows cut from one document are more alike than it knows",
+    "±": "how far the 95% confidence interval of Ω reaches, the widest of those shown: by "
+    "jackknife over rows with Student's t, within 1 and γ + 1; rows cut from one document are more "
+    "alike than it knows, and one row has none",
 }
 
 TUNE_TERMS: dict[str, str] = {
@@ -138,7 +146,16 @@ APP_TERMS: dict[str, str] = {
     "pinned": "the run that others are compared with; c pins the one that is shown",
     "vs pinned": "tokens/s of a run / those of the pinned run",
     "Ω": "tokens per step and row that are expected from the acceptance",
-    "memory needed": "weights and caches of the next run; what a pass needs besides is left out",
+    "memory needed": "weights and caches of the next run, of what is free; what a pass needs "
+    "besides is left out",
+    "draft weights": "same: the model's own; int8: a quantised twin drafts, the model verifies; "
+    "auto: int8 where it drafts faster (--draft-weights)",
+    "new tokens": "tokens each row generates at most (--max-new-tokens)",
+    "step, predicted": "γ * T_D + T_V + the rest, in milliseconds, beside a plain step T_T",
+    "median ms": "of a phase over the run's last 1,000 steps; its share is that phase's seconds / "
+    "all seconds after prefill",
+    "curve": "predicted speedup at each value of the chosen knob, the others as they are set; a "
+    "point is a finished run's measured speedup",
     "rough": "costs of a generic machine, because this one is not calibrated",
     "assumed": "an acceptance of .80 at every position, until a run with the same selector, draft "
     "weights and sampling has measured it",

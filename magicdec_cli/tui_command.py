@@ -45,14 +45,12 @@ def tui(
     _check_terminal(docs or [])
     import dataclasses
 
-    from magicdec.cli.grids import NO_TREES, ONLY_RUN
+    from magicdec.cli.grids import NO_TREES
     from magicdec.cli.settings import resolve
-    from magicdec.engine.errors import require
 
     resolved = resolve(flags)
     settings = resolved.settings
     require(settings.tree == "none", NO_TREES)
-    require(settings.drafts_itself, ONLY_RUN)
     if resolved.sources["context"] == "default":
         settings = dataclasses.replace(settings, context=FIRST_CONTEXT)
     settings.decode_config()

@@ -13,6 +13,7 @@ from magicdec.cli.console import TERMINAL
 from magicdec.cli.drafter_grid import drafters
 from magicdec.cli.grids import GRAMMAR, Grids, read_grids
 from magicdec.cli.interrupts import INTERRUPTED, before_exit
+from magicdec.cli.run_command import LosslessnessError
 from magicdec.engine.errors import ConfigError, MagicdecError, require
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 BUDGETS = (128, 256, 512)
 TUNE_GRIDS = {
-    "batch": "", "context": "", "selector": "snapkv,streaming",
+    "batch": "", "context": "", "draft": "", "draft_kv": "", "selector": "snapkv,streaming",
     "budget": f"{','.join(map(str, BUDGETS))}, those below the context", "gamma": "1-6",
     "draft_weights": "int8,same where the device has int8 and drafts are greedy",
 }  # fmt: skip
@@ -111,8 +112,8 @@ def tune(
     """Find the drafter, budget and γ for your documents on this machine, or that none pays.
 
     Surveys acceptance on the documents, prices every setting with this machine's calibration, then
-    proves the best few against plain decoding with real runs. --batch, --context, --selector,
-    --budget, --gamma and --draft-weights take several values.
+    proves the best few against plain decoding with real runs. --batch, --context, --draft,
+    --draft-kv, --selector, --budget, --gamma and --draft-weights take several values.
     """
     grids = read_grids(flags, tuple(TUNE_GRIDS))
     require(bool(docs), "no document given; name text files, or builtin:pydoc")
@@ -125,7 +126,7 @@ def tune(
     )
     _check_output(output)
     asked = dataclasses.replace(
-        _question(grids, flags, objective, max_tpot, max_memory, verify, repeats),
+        question(grids, flags, objective, max_tpot, max_memory, verify, repeats),
         time_limit=time_limit,
     )
 
@@ -154,12 +155,16 @@ def tune(
         return INTERRUPTED
     if outcome.error is not None:
         raise outcome.error
+    if outcome.lossy:
+        raise LosslessnessError(
+            f"{outcome.lossy} gave another text than plain decoding, and it is not a tie"
+        )
     if not all(found is None or found.reachable for found in outcome.recommendations):
         raise UnreachableError(f"no setting tried keeps --max-tpot {max_tpot:g}; see above")
     return None
 
 
-def _question(
+def question(
     grids: Grids, flags: dict[str, Any], goal: Goal, max_tpot: float | None,
     max_memory: float | None, verify: int, repeats: int,
 ) -> Question:  # fmt: skip
@@ -194,7 +199,10 @@ def _drafters(grids: Grids, flags: dict[str, Any]) -> Sequence[Drafter]:
     below = tuple(budget for budget in BUDGETS if budget < least) or (max(1, least // 4),)
     selectors = _values(grids, flags, "selector", ("snapkv", "streaming"))
     budgets = _values(grids, flags, "budget", below)
-    return drafters(selectors, budgets, grids.settings.selector_option)
+    return drafters(
+        selectors, budgets, grids.settings.selector_option, grids.values("draft"),
+        grids.values("draft_kv"),
+    )  # fmt: skip
 
 
 def _check_output(output: Path | None) -> None:

@@ -15,6 +15,7 @@ from magicdec.cli.tune_session import TuneOutcome
 from magicdec.cli.tune_table import columns, ranking_rows
 from magicdec.engine.errors import ConfigError
 from magicdec.profiles.storage.header import Grid, Header, Scalar, Source
+from magicdec.profiles.storage.schema import Profile
 from magicdec.profiles.storage.writing import ProfileWriter
 from magicdec.profiles.tuning.record import tune_record
 
@@ -43,17 +44,23 @@ def deliver(outcome: TuneOutcome, format: str, output: Path | None) -> None:
 
 def write_profile(outcome: TuneOutcome, path: Path) -> None:
     """The cells that ran; says so when there are none. Raises ConfigError."""
-    cells = [cell for answer in outcome.answers for cell in answer.cells()]
-    if not cells:
+    profile = tuned_profile(outcome)
+    if profile is None:
         TERMINAL.note(f"nothing was run to the end: {path} is not written")
         return
+    with _writer(path, profile.header) as file:
+        for cell in profile.cells:
+            file.append(cell)
+
+
+def tuned_profile(outcome: TuneOutcome) -> Profile | None:
+    """The real runs; None where none has come to its end."""
+    cells = tuple(cell for answer in outcome.answers for cell in answer.cells())
     env = {
         name: value for name, value in outcome.env.items()
         if value is None or isinstance(value, str | int | float | bool)
     }  # fmt: skip
-    with _writer(path, _header(outcome, env)) as file:
-        for cell in cells:
-            file.append(cell)
+    return Profile(_header(outcome, env), cells) if cells else None
 
 
 def _writer(path: Path, header: Header) -> ProfileWriter:

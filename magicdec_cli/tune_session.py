@@ -20,7 +20,10 @@ from magicdec.profiles.tuning.recommending import Recommendation, recommend
 
 if TYPE_CHECKING:
     from magicdec.engine.session import Session
+    from magicdec.engine.text.documents import Document
+    from magicdec.engine.text.workloads.workload import Workload
     from magicdec.profiles.tuning.tuner import Tuner
+    from magicdec.profiles.tuning.verifying import Watch
 
 
 @dataclass(slots=True)
@@ -48,6 +51,17 @@ class TuneOutcome:
         return [recommend(answer, self.question.objective) for answer in self.answers]
 
     @property
+    def lossy(self) -> str:
+        """Who gave another text than plain decoding; empty when nobody did."""
+        checked = {
+            candidate.label: verdict
+            for answer in self.answers
+            for each in answer.verifications
+            for candidate, verdict in each.checked.items()
+        }
+        return ", ".join(label for label, verdict in checked.items() if not verdict.ok)
+
+    @property
     def notes(self) -> list[str]:
         return [*self.warnings, *([] if self.tuner is None else self.tuner.notes)]
 
@@ -63,8 +77,17 @@ def tune_session(outcome: TuneOutcome, display: Display) -> None:
 
 
 def _tune(outcome: TuneOutcome, display: Display) -> None:
+    opened = session_api.open_engine(outcome.sources, outcome.settings, display.loading)
+    tune_opened(outcome, *opened, display.loading)
+
+
+def tune_opened(
+    outcome: TuneOutcome, session: Session, documents: Sequence[Document] | Sequence[Workload],
+    progress: Watch,
+) -> None:  # fmt: skip
+    """With an engine session that is open already. Whatever is raised, also by `progress`, what is
+    known so far is in the outcome."""
     settings, config = outcome.settings, outcome.question.config
-    session, documents = session_api.open_engine(outcome.sources, settings, display.loading)
     from magicdec.profiles.tuning.acceptance import weighted
     from magicdec.profiles.tuning.tuner import Tuner
 
@@ -84,12 +107,12 @@ def _tune(outcome: TuneOutcome, display: Display) -> None:
 
     longest = max((context for context in outcome.question.contexts if context), default=None)
     outcome.warnings += session.warnings(rows(longest, 1), config)  # and refuses what cannot be
-    outcome.calibration = _calibration(session, settings, display)
-    outcome.tuner = Tuner(session, outcome.calibration, outcome.question, rows, display.loading)
+    outcome.calibration = _calibration(session, settings, progress)
+    outcome.tuner = Tuner(session, outcome.calibration, outcome.question, rows, progress)
     outcome.tuner.run()
 
 
-def _calibration(session: Session, settings: Settings, display: Display) -> Calibration:
+def _calibration(session: Session, settings: Settings, progress: Watch) -> Calibration:
     """The stored one, or a new one, which takes its time."""
     now = fingerprint_of(session.environment())
     found = load_calibration(session.model_name, now)
@@ -99,4 +122,8 @@ def _calibration(session: Session, settings: Settings, display: Display) -> Cali
     from magicdec.cli.calibrating import calibrate
 
     TERMINAL.note(f"calibrating {session.model_name} on this machine first, once: {stale}")
-    return calibrate(settings, "builtin:pydoc", display.loading).calibration
+
+    def report(what: str, share: float | None) -> None:
+        progress(f"calibrating first: {what}", share)
+
+    return calibrate(settings, "builtin:pydoc", report).calibration

@@ -69,6 +69,7 @@ def prediction_record(
         "model": dataclasses.asdict(setup.target),
         "hardware": {"label": hardware.label} | _finite(dataclasses.asdict(hardware)),
         "draft": {
+            "who": drafting.who,
             "model": None if drafting.model is None else dataclasses.asdict(drafting.model),
             "weights": drafting.weights,
             "weight_bytes": drafting.weight_bytes or setup.weight_bytes,

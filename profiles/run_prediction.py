@@ -14,12 +14,14 @@ import numpy as np
 
 from magicdec.engine.report import Tally
 from magicdec.profiles.calibrated import Calibration
+from magicdec.profiles.costs.shapes import ModelShape
 from magicdec.profiles.costs.speculation import (
-    Drafting,
     StepCosts,
     step_costs,
     tokens_per_step_of,
 )
+from magicdec.profiles.drafter_costs import Row, drafting_of
+from magicdec.profiles.storage.drafter import Drafter
 
 REPLAYS = 48
 Rates = tuple[float, ...]
@@ -33,9 +35,12 @@ class Work:
     contexts: tuple[int, ...]  # prompt tokens of each row
     new_tokens: tuple[int, ...]
     gamma: int
-    selector: str
-    budget: int | None  # None: drafts read the whole cache
-    weights: str  # that draft
+    drafter: Drafter
+    model: ModelShape | None = None  # the draft model's sizes, where another model drafts
+
+    @property
+    def row(self) -> Row:
+        return Row(float(np.mean(self.contexts)), float(np.mean(self.new_tokens)) / 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,7 @@ class Assumed:
 
     rates: Rates
     source: str
+    share: float = 1.0  # of a row's steps that draft at all
 
     def padded(self, gamma: int) -> Rates:
         """γ rates; later positions are taken to be like the last known one."""
@@ -55,11 +61,14 @@ ASSUMED = 0.8  # conditional acceptance where nothing was measured
 
 def assume(calibration: Calibration, work: Work) -> Assumed:
     """The acceptance to expect before a run: as measured while calibrating, or a guess."""
-    if work.budget is None:
-        return Assumed((1.0,), "1, drafts see the whole cache")
-    known = calibration.acceptance(work.selector, work.budget, work.weights)
+    drafter, known = work.drafter, None
+    if drafter.kind == "self":
+        if drafter.budget is None or drafter.selector is None:
+            return Assumed((1.0,), "1, drafts see the whole cache")
+        known = calibration.acceptance(drafter.selector, drafter.budget, drafter.draft_weights)
     if known is None:
-        return Assumed((ASSUMED,), f"{ASSUMED:g} assumed, {work.selector} was not calibrated")
+        name = drafter.selector if drafter.kind == "self" else drafter.draft
+        return Assumed((ASSUMED,), f"{ASSUMED:g} assumed, {name} was not calibrated")
     mean = sum(known.rates) / len(known.rates)
     return Assumed(
         known.rates, f"{mean:.2f} as {known.selector} {known.budget} had it while calibrating"
@@ -107,19 +116,21 @@ def predict_run(calibration: Calibration, work: Work, acceptance: Assumed) -> Se
     )
     counts: Counter[tuple[int, int]] = Counter()
     for seed in range(REPLAYS):
-        counts.update(_replay(work, rates, np.random.default_rng(seed)))
+        counts.update(_replay(work, rates, np.random.default_rng(seed), acceptance.share))
     drafts = verifies = overhead = steps = 0.0
     for (rows, gamma), count in counts.items():
         times = count / REPLAYS
         costs = _costs(calibration, work, rows, context, gamma)
-        drafts += times * gamma * float(costs.draft.total + costs.select)
+        searches = max(gamma, work.drafter.kind == "lookup")  # it also searches in vain
+        drafts += times * searches * float(costs.draft.total + costs.select)
         verifies += times * float(costs.verify.total)
-        overhead += times * costs.accept
+        overhead += times * float(costs.rest)
         steps += times
-    selection = calibration.selection(work.selector)
     select = 0.0
-    if selection is not None and work.budget is not None:
-        select = sum(selection.seconds(context) for context in work.contexts)
+    if work.drafter.budget is not None and work.drafter.selector is not None:
+        selection = calibration.selection(work.drafter.selector)
+        if selection is not None:
+            select = sum(selection.seconds(context) for context in work.contexts)
     gain = tokens_per_step_of(rates, work.gamma)
     return Seconds(
         plain_s, select, drafts, verifies, overhead, steps, sum(plain.values()), gain
@@ -135,14 +146,8 @@ def full_step(calibration: Calibration, work: Work) -> StepCosts:
 def _costs(
     calibration: Calibration, work: Work, rows: int, context: float, gamma: int
 ) -> StepCosts:
-    grown = float(np.mean(work.new_tokens)) / 2
-    budget = None
-    if work.budget is not None:  # accepted tokens are kept on top of the budget
-        budget = int(min(work.budget, float(np.mean(work.contexts))) + grown)
-    drafting = Drafting(
-        budget=budget,
-        weights=work.weights,
-        weight_bytes=1.0 if work.weights == "int8" else None,
+    drafting = drafting_of(
+        work.drafter, calibration.model, work.row, calibration.kv_bytes, work.model
     )
     return step_costs(
         calibration.model, calibration.hardware, drafting, rows=rows, context=context,
@@ -151,7 +156,7 @@ def _costs(
 
 
 def _replay(
-    work: Work, rates: Sequence[float], random: np.random.Generator
+    work: Work, rates: Sequence[float], random: np.random.Generator, share: float = 1.0
 ) -> Counter[tuple[int, int]]:
     """Steps of one run, counted by (rows that took part, γ of the pass)."""
     left = [tokens - 1 for tokens in work.new_tokens if tokens > 1]
@@ -160,6 +165,9 @@ def _replay(
     gamma = len(rates)
     while active:
         drafted = [min(gamma, remaining - 1) for remaining in active]
+        if share < 1:
+            draws = random.random(len(active)) < share
+            drafted = [width if draw else 0 for width, draw in zip(drafted, draws, strict=True)]
         counts[len(active), max(drafted)] += 1
         accepted = (random.random((len(active), gamma)) < rates).cumprod(axis=1)
         gains = [1 + int(a[:d].sum()) for a, d in zip(accepted, drafted, strict=True)]

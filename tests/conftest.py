@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,6 +65,36 @@ def make_tiny(kind: str = "llama", seed: int = 0, **changes: Any) -> Tiny:
 @pytest.fixture
 def tiny() -> Any:
     return make_tiny
+
+
+def save_checkpoint(folder: Path, seed: int = 0, **changes: Any) -> Path:
+    """A seeded two-layer Llama over bytes, as a folder that the command line opens."""
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    sizes: dict[str, Any] = {
+        "vocab_size": len(alphabet) + 1, "hidden_size": 64, "intermediate_size": 96,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+        "max_position_embeddings": 512, "initializer_range": 0.2, "bos_token_id": None,
+        "eos_token_id": len(alphabet), "tie_word_embeddings": False,
+    }  # fmt: skip
+    torch.manual_seed(seed)
+    LlamaForCausalLM(LlamaConfig(**{**sizes, **changes})).save_pretrained(folder)
+    tokenizer = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(["</s>"])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>"}))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One that all tests may share."""
+    return save_checkpoint(tmp_path_factory.mktemp("checkpoint") / "tiny")
 
 
 @functools.cache

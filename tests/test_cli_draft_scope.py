@@ -1,4 +1,4 @@
-"""What only knows the self-drafter says so instead of filing other drafts as its own."""
+"""What does not know trees says so instead of filing them as something else."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from magicdec.cli.main import run_command_line
 
 
 @pytest.mark.parametrize("command", [["profile", "survey"], ["tune"]])
-@pytest.mark.parametrize("draft", [["--draft", "lookup"], ["--draft-kv", "full"]])
-def test_other_drafts_are_refused_before_anything_is_loaded(
-    command, draft, capsys, tmp_path, monkeypatch
-):
+def test_trees_are_refused_before_anything_is_loaded(command, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert run_command_line([*command, "builtin:pydoc", *draft]) == 2
-    assert "not known here as yet" in capsys.readouterr().err
+    assert run_command_line([*command, "builtin:pydoc", "--tree", "specexec"]) == 2
+    assert "--tree is for run and profile record only" in capsys.readouterr().err

@@ -8,35 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from magicdec.cli.main import run_command_line
 
-ALPHABET = sorted(pre_tokenizers.ByteLevel.alphabet())
 
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a seeded two-layer Llama over bytes."""
-    import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    folder = tmp_path_factory.mktemp("model")
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(ALPHABET) + 1, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
-        num_attention_heads=4, num_key_value_heads=2, head_dim=16, max_position_embeddings=512,
-        initializer_range=0.2, bos_token_id=None, eos_token_id=len(ALPHABET),
-        tie_word_embeddings=False,
-    )  # fmt: skip
-    LlamaForCausalLM(config).save_pretrained(folder)
-    tokenizer = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(ALPHABET)}, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens(["</s>"])
-    tokenizer.save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>"}))
-    return folder
+@pytest.fixture
+def model(checkpoint: Path) -> Path:
+    return checkpoint
 
 
 @pytest.fixture
@@ -106,6 +84,8 @@ def test_accepted_characters_are_told_apart(model: Path, tmp_path: Path) -> None
     for share in shares:
         assert share.accepted_chars is not None
         assert 0 <= share.accepted_chars <= len(share.text)
+        assert len(share.rejected) == share.drafted - share.accepted
+        assert isinstance(session.spell(share.tokens[-1], share.rejected), str)
         if share.accepted == 0:
             assert share.accepted_chars == 0
         if share.accepted == len(share.tokens):  # cut before the target's own token
@@ -147,7 +127,7 @@ def test_a_generated_task_fills_the_context_anew_for_every_row(
 
 
 @pytest.fixture(scope="module")
-def draft(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def draft(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A smaller model of the same vocabulary, trained for 128 tokens."""
     import shutil
 
@@ -157,12 +137,12 @@ def draft(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("draft")
     torch.manual_seed(1)
     config = LlamaConfig.from_pretrained(
-        model, num_hidden_layers=1, hidden_size=32, intermediate_size=48,
+        checkpoint, num_hidden_layers=1, hidden_size=32, intermediate_size=48,
         max_position_embeddings=128,
     )  # fmt: skip
     LlamaForCausalLM(config).save_pretrained(folder)
     for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(model / name, folder)
+        shutil.copy(checkpoint / name, folder)
     return folder
 
 

@@ -69,6 +69,14 @@ def test_the_other_formats(two_selectors: None, capsys: pytest.CaptureFixture[st
     assert "Keeps a few positions." in table and "\x1b" not in table
 
 
+def test_drafters_are_listed_with_what_they_take(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = json.loads(output(capsys, "drafters", "--format", "json"))
+    assert [row["name"] for row in rows] == ["self", "lookup", "layers:N", "MODEL"]
+    assert all(row["lossless"] == "yes" and row["needs"] for row in rows)
+    takes = {row["name"]: row["takes"] for row in rows}
+    assert "--budget" in takes["layers:N"] and "--budget" not in takes["lookup"]
+
+
 def test_installed_selectors_can_all_be_listed(capsys: pytest.CaptureFixture[str]) -> None:
     rows = json.loads(output(capsys, "selectors", "--format", "json"))
     assert not any(row["keeps"].startswith("cannot be loaded") for row in rows)

@@ -17,7 +17,7 @@ from magicdec.engine.draft_memory import draft_need
 from magicdec.engine.draft_room import DraftRoom
 from magicdec.engine.drafting import make_drafter
 from magicdec.engine.errors import ConfigError
-from magicdec.engine.lookup import continuation
+from magicdec.engine.ngram import continuation
 from magicdec.engine.prefill import prefill
 from magicdec.engine.request import Request
 from magicdec.engine.row import Row

@@ -49,6 +49,25 @@ def test_close_to_the_float_product(shape, rows, biased):
         assert relative_error(got[..., :small], want[..., :small]) < 0.03
 
 
+@pytest.mark.parametrize("biased", [False, True], ids=["plain", "bias"])
+def test_positions_of_other_ranges_cost_no_precision(biased):
+    """A pass over many positions rounds as finely as passes of one: each lies elsewhere."""
+    torch.manual_seed(0)
+    bias = torch.randn(200) if biased else None
+    layer = int8(torch.randn(200, 256), bias)
+    x = torch.randn(2, 32, 256) * torch.linspace(0.1, 3, 32)[:, None]
+    x += torch.linspace(-4, 4, 32)[torch.randperm(32), None]
+    exact = torch.nn.functional.linear(x, layer_weight(layer), bias)
+    together = relative_error(layer(x), exact)
+    alone = relative_error(torch.cat([layer(x[:, t : t + 1]) for t in range(32)], dim=1), exact)
+    assert together < 1.1 * alone
+
+
+def layer_weight(layer: Int8Linear) -> torch.Tensor:
+    """As it was rounded, so that only the activations' rounding is left."""
+    return torch.ops.quantized.linear_unpack(layer._packed)[0].dequantize()
+
+
 def test_no_sum_overflows():
     """All factors at their largest, the case in which 8 by 8 bits overflow 16."""
     weight, x = torch.ones(32, 256), torch.ones(2, 256)

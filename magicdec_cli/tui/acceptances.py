@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from magicdec.cli.bars import rate
-from magicdec.cli.knobs import Settings
+from magicdec.cli.knobs import DECODE, Settings
 
 Kind = tuple[object, ...]
 GREEDY = (0.0, 0, 1.0, 0.0)  # temperature, top-k, top-p, min-p
+OWN = (DECODE.draft, DECODE.draft_kv)  # the model drafts for itself
 CALIBRATION = 0  # in place of a run's number
 
 
@@ -52,7 +53,7 @@ class Book:
     ) -> None:
         """Greedy, and with the selector's default options."""
         if rates:
-            kind = (selector, (), weights, *GREEDY)
+            kind = (*OWN, selector, (), weights, *GREEDY)
             self._known.setdefault(kind, {}).setdefault(budget, (rates, CALIBRATION))
 
     def expect(self, settings: Settings, weights: str) -> Expected:
@@ -71,7 +72,7 @@ class Book:
 def _kind(settings: Settings, weights: str) -> Kind:
     options = tuple(sorted((key, str(v)) for key, v in settings.selector_option.items()))
     sampling = (settings.temperature, settings.top_k, settings.top_p, settings.min_p)
-    return (settings.selector, options, weights, *sampling)
+    return (settings.draft, settings.draft_kv, settings.selector, options, weights, *sampling)
 
 
 def _between(budgets: Mapping[int, tuple[tuple[float, ...], int]], budget: int) -> Expected:
@@ -90,7 +91,8 @@ def _between(budgets: Mapping[int, tuple[tuple[float, ...], int]], budget: int) 
 
 
 def _source(run: int) -> str:
-    return f"run {run}" if run != CALIBRATION else "calibration"
+    """A run's number is positive, a tuning's negative."""
+    return f"run {run}" if run > 0 else "calibration" if run == CALIBRATION else "the tuning"
 
 
 def _at(rates: Sequence[float], position: int) -> float:

@@ -7,31 +7,28 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.command import CommandPalette
 from textual.message import Message
 from textual.screen import Screen
 
-from magicdec.cli.console import ASCII, Symbols
+from magicdec.cli.console import ASCII, Symbols, plain_text
 from magicdec.cli.knobs import Settings
+from magicdec.cli.tui.asking import Asking
 from magicdec.cli.tui.controller import Controller, Log, Notice
 from magicdec.cli.tui.link import Link
-from magicdec.cli.tui.messages import Happened, Loading, Report
+from magicdec.cli.tui.messages import Happened, Loading, Report, TuneStep
 from magicdec.cli.tui.panels.base import Framed
-from magicdec.cli.tui.screens.dialogs import ChoiceDialog, LineDialog, MessageDialog
+from magicdec.cli.tui.screens.dialogs import ChoiceDialog, MessageDialog
 from magicdec.cli.tui.screens.export import ExportDialog, export_to
 from magicdec.cli.tui.screens.help import keys_help, panel_help
 from magicdec.cli.tui.screens.main import MainScreen
-from magicdec.cli.tui.stepping import TuiKnob, around
-from magicdec.engine.errors import ConfigError, MagicdecError
-from magicdec.profiles.sweep import sweep
-
-Change = Callable[[Settings], Settings]
-MOST_RUNS = 50  # of one sweep
+from magicdec.cli.tui.stepping import Change, TuiKnob
+from magicdec.engine.errors import MagicdecError
 
 
-class TuningApp(App[None]):
+class TuningApp(Asking):
     TITLE = "magicdec"
     CSS = """
     ToastRack { dock: top; align: right top; margin: 1 0 0 0; }  /* the knobs stay in sight */
@@ -99,16 +96,17 @@ class TuningApp(App[None]):
         while self._inbox:
             report = self._inbox.popleft()
             notice = self.controller.receive(report)
-            urgent |= not isinstance(report, Happened | Loading)
+            urgent |= not isinstance(report, Happened | Loading | TuneStep)
             if notice is not None:
-                self._give(notice)
+                self.give(notice)
         if urgent:
             self.main.refresh_knobs()  # acceptance or the machine may be known now
         self.main.heard(urgent)
 
-    def _give(self, notice: Notice) -> None:
-        if notice.kind == "error":
-            self.push_screen(MessageDialog(notice.title, notice.text, error=True))
+    def give(self, notice: Notice) -> None:
+        if notice.kind != "note":
+            text = plain_text(notice.text, self.look)
+            self.push_screen(MessageDialog(notice.title, text, error=notice.kind == "error"))
         else:
             self.tell(notice.title, notice.text)
 
@@ -120,7 +118,7 @@ class TuningApp(App[None]):
     def action_run(self, again: bool = False) -> None:
         notice = self.controller.run(again=again)
         if notice is not None:
-            self._give(notice)
+            self.give(notice)
         self.main.refresh_knobs()
         self.main.heard(True)
 
@@ -128,69 +126,11 @@ class TuningApp(App[None]):
         self.controller.stop()
         self.main.heard(True)
 
-    def action_explore(self) -> None:
-        knob = self.main.chosen
-        values = around(knob, self.controller.settings) if knob.numeric else []
-        if not values:
-            self.tell("explore", "choose a knob that has a number, with tab")
-            return
-        whole = knob.knob.kind == "int"
-        text = ",".join(f"{v:.0f}" if whole else f"{v:g}" for v in values)
-        about = (
-            f"Runs the settings once for each value of {knob.label}; the curve (6) shows the "
-            "prediction and every measured point. x stops the sweep.\n"
-            + (
-                "Write 8, a list 1,4,8 or a range 1-6, 1024-8192*2."
-                if whole
-                else "A list: 0,0.5,1."
-            )
-        )
-
-        def begin(text: str | None) -> None:
-            if text is not None:
-                notice = self.controller.explore(knob, self._values(knob, text))
-                self.main.begin_exploring()
-                if notice is not None:
-                    self._give(notice)
-
-        check = lambda text: self._values(knob, text)  # noqa: E731
-        self.push_screen(LineDialog(f"explore {knob.label}", about, text, check), begin)
-
-    def _values(self, knob: TuiKnob, text: str) -> list[float]:
-        low, high = knob.knob.low or 0, knob.knob.high or 0
-        if knob.knob.kind == "int":
-            low = max(low, 1)
-            found = sweep(text, knob.label, low=int(low), high=int(high), most=MOST_RUNS)
-            values = [float(v) for v in found]
-        else:
-            values = [float(knob.knob.parse(part.strip(), knob.label)) for part in text.split(",")]
-        for value in values:
-            knob.put(self.controller.settings, int(value) if knob.knob.kind == "int" else value)
-        return values
-
-    def action_documents(self) -> None:
-        def opened(text: str | None) -> None:
-            if text is not None:
-                if self.controller.tuning.phase == "gone":
-                    self.controller.sources = tuple(text.split())
-                    self.action_run()
-                else:
-                    self.controller.open(text.split())
-                self.main.heard(True)
-
-        if self.controller.tuning.current is not None:
-            self.tell("documents", "a run is going on; x stops it")
-            return
-        about = "Text files, separated by spaces, or builtin:pydoc."
-        now = " ".join(self.controller.sources)
-        self.push_screen(LineDialog("documents", about, now, _some_names), opened)
-
     def offer(self, knob: TuiKnob, put: Callable[[Change], None]) -> None:
         """A list of the knob's values."""
-        other = "or package.module:Class" if knob.name == "selector" else ""
         dialog = ChoiceDialog(
             knob.label, knob.choices, str(getattr(self.controller.settings, knob.name)),
-            other=other, about=knob.knob.help,
+            other=knob.other, about=knob.knob.help,
         )  # fmt: skip
 
         def chosen(text: str | None) -> None:
@@ -210,7 +150,7 @@ class TuningApp(App[None]):
         try:
             said = export_to(path, self.controller.tuning, self.export_screenshot)
         except (MagicdecError, OSError) as error:
-            self._give(Notice("export", str(error), "error"))
+            self.give(Notice("export", str(error), "error"))
             return
         self.tell("export", said)
 
@@ -224,7 +164,7 @@ class TuningApp(App[None]):
             )
 
     def action_keys(self) -> None:
-        self.help_on(None, list(self.main.query(Framed)))
+        self.help_on(None, self.main.panels)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         yield SystemCommand("Run", "Run the settings of the knobs", self.action_run)
@@ -233,13 +173,9 @@ class TuningApp(App[None]):
             "Run, plain anew", "Measure plain decoding again first", lambda: self.action_run(True)
         )
         yield SystemCommand("Explore", "Run one knob's values", self.action_explore)
+        yield SystemCommand("Tune", "Find the best settings and set the knobs", self.action_tune)
         yield SystemCommand("Documents", "Open other documents", self.action_documents)
         yield SystemCommand("Export", "Runs or a picture to a file", self.action_export)
         yield SystemCommand("Keys", "What every key does", self.action_keys)
         yield SystemCommand("Theme", "Dark, light, or the terminal's own", self.action_change_theme)
         yield SystemCommand("Quit", "End the engine and leave", self.action_quit)
-
-
-def _some_names(text: str) -> None:
-    if not text.split():
-        raise ConfigError("give at least one document")

@@ -11,24 +11,36 @@ from typing import Literal, Protocol
 from magicdec.cli.knobs import Settings
 from magicdec.cli.tui.forecast import Forecast, Forecaster
 from magicdec.cli.tui.link import Link, Listener
-from magicdec.cli.tui.messages import Failed, Gone, Open, Ready, Report, Run, RunEnded, Stop
-from magicdec.cli.tui.runs import RunState
+from magicdec.cli.tui.messages import (
+    Failed,
+    Gone,
+    Open,
+    Ready,
+    Report,
+    Run,
+    RunEnded,
+    Stop,
+    Tune,
+    TuneEnded,
+)
+from magicdec.cli.tui.session_log import recorded_run, tuned_profile
 from magicdec.cli.tui.state import Tuning
 from magicdec.cli.tui.stepping import TuiKnob
+from magicdec.profiles.storage.schema import Profile
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something the person has to be told. An error opens a dialog."""
+    """Something the person has to be told. Errors and answers open a dialog."""
 
     title: str
     text: str
-    kind: Literal["note", "error"] = "note"
+    kind: Literal["note", "answer", "error"] = "note"
 
 
 class Log(Protocol):
-    def append(self, run: RunState, tuning: Tuning) -> str | None:
-        """Keeps a run that has ended; returns what went wrong."""
+    def keep(self, profile: Profile | None) -> str | None:
+        """Keeps runs that have ended; returns what went wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +82,8 @@ class Controller:
             case "loading":
                 self._run_when_ready = True
                 return Notice("loading", "it runs as soon as the model is loaded")
-            case "running":
-                return Notice("not yet", "a run is going on; x stops it")
+            case "running" | "tuning":
+                return Notice("not yet", f"{self.busy}; x stops it")
             case "failed":
                 return Notice("not yet", "nothing is loaded; d opens other documents")
             case "gone":
@@ -89,9 +101,25 @@ class Controller:
         self._queue.clear()
         self._run_when_ready = False
         run = self.tuning.current
-        if run is not None and not self.tuning.stopping:
+        tuning = -self.tuning.tunings if self.tuning.phase == "tuning" else None
+        number = run.number if run is not None else tuning
+        if number is not None and not self.tuning.stopping:
             self.tuning.stopping = True
-            self.link.send(Stop(run.number))
+            self.link.send(Stop(number))
+
+    def tune(self, selectors: Sequence[str]) -> Notice | None:
+        """Looks for the best settings at this batch and context; the knobs get the answer."""
+        if self.tuning.phase != "idle":
+            return Notice("not yet", "wait until the engine is ready")
+        number = self.tuning.begin_tuning()
+        self.link.send(Tune(number, self.settings, tuple(selectors)))
+        return None
+
+    @property
+    def busy(self) -> str:
+        """What goes on; empty when nothing does."""
+        doing = {"running": "a run is going on", "tuning": "the tuner is at work"}
+        return doing.get(self.tuning.phase, "")
 
     def explore(self, knob: TuiKnob, values: Sequence[float]) -> Notice | None:
         """Runs the settings once for each value of a numeric knob. Raises ConfigError."""
@@ -138,10 +166,23 @@ class Controller:
                 return Notice("the engine ended", report.error, "error")
             case RunEnded():
                 return self._ended(report)
+            case TuneEnded():
+                return self._tuned(report)
         return None
 
     def forecast(self, settings: Settings | None = None) -> Forecast | None:
         return self.forecaster.forecast(settings or self.settings, self._whole_context())
+
+    def no_forecast(self) -> str:
+        """Why there is no prediction of the settings."""
+        unpriced = self.forecaster.unpriced(self.settings)
+        if unpriced:
+            return unpriced
+        if self.forecaster.ready is None:
+            return "preview once the model is loaded"
+        if self.settings.context is None and self._whole_context() is None:
+            return "no preview: the documents' length is not known yet"
+        return "no preview: unknown machine"
 
     def needed_memory(self) -> float | None:
         return self.forecaster.memory(self.settings, self._whole_context())
@@ -161,14 +202,31 @@ class Controller:
             shares = speculative.tally.acceptance_rate_per_position
             weights = str(run.environment.get("draft_weights", "same"))
             self.forecaster.book.learn(run.number, run.settings, weights, shares)
-        trouble = self.log.append(run, self.tuning) if self.log is not None else None
-        if trouble is not None:
-            self.tuning.note(trouble, "warning")
-            self.log = None
+        self._keep(recorded_run(run, self.tuning))
         if report.status == "failed":
             self._queue.clear()
             return Notice(f"run {report.run} failed", report.error or "", "error")
         return self._next_of_sweep() if self._queue else None
+
+    def _tuned(self, report: TuneEnded) -> Notice | None:
+        for seen in report.learned:
+            self.forecaster.book.learn(report.run, seen.settings, seen.weights, seen.per_position)
+        if self.tuning.ready is not None:
+            self.forecaster.see(self.tuning.ready)  # the tuner may have calibrated
+        self._keep(tuned_profile(report))
+        if report.status == "failed":
+            return Notice("tuning failed", report.error or "", "error")
+        if report.answer is None or report.status == "stopped":
+            return Notice("tuning stopped", report.headline or "nothing is known yet")
+        self.choose(report.answer)
+        text = [report.headline, " ".join(report.reasons), "The knobs are set to it; r runs it."]
+        return Notice("tuned", "\n\n".join(part for part in text if part), "answer")
+
+    def _keep(self, profile: Profile | None) -> None:
+        trouble = self.log.keep(profile) if self.log is not None else None
+        if trouble is not None:
+            self.tuning.note(trouble, "warning")
+            self.log = None
 
     def _next_of_sweep(self) -> Notice | None:
         self.settings = self._queue.popleft()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from magicdec.cli.knobs import Settings
 from magicdec.cli.tui.acceptances import Book
 from magicdec.cli.tui.messages import Ready
+from magicdec.engine.config import LAYERS, LOOKUP, SELF
 from magicdec.engine.errors import MagicdecError
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Forecaster:
 
     def weights(self, settings: Settings) -> str:
         """The draft weights that `auto` becomes, by the engine's rule."""
-        if settings.gamma == 0 or settings.draft_weights == "same":
+        if settings.gamma == 0 or settings.draft_weights == "same" or settings.draft == LOOKUP:
             return "same"
         if settings.draft_weights == "int8":
             return "int8"
@@ -64,29 +65,37 @@ class Forecaster:
             return "same"
         return "same" if _sees_all(settings.selector) else "int8"
 
+    def unpriced(self, settings: Settings) -> str:
+        """Why these settings never have a prediction; empty when they may have one."""
+        if settings.gamma == 0:
+            return "plain decoding: nothing is drafted"
+        if settings.tree != "none" or not _is_own(settings.draft):
+            return "no preview: costs are known of the model's own layers drafting"
+        return ""
+
     def forecast(self, settings: Settings, context: int | None = None) -> Forecast | None:
-        """None for plain decoding, and while model, machine or context are not known.
+        """None where `unpriced`, and while model, machine or context are not known.
 
         context: in place of the setting's, for rows that turned out shorter.
         """
         context = context or settings.context
-        if self.ready is None or settings.gamma == 0 or context is None:
+        if self.ready is None or context is None or self.unpriced(settings):
             return None
         hardware, rough = self._machine()
         if hardware is None:
             return None
-        from magicdec.profiles.costs.speculation import Drafting, step_costs
+        from magicdec.cli.prediction import drafter_of
+        from magicdec.profiles.costs.speculation import step_costs
+        from magicdec.profiles.drafter_costs import Row, drafting_of
 
-        weights = self.weights(settings)
-        whole = _sees_all(settings.selector)
+        weights, kv_bytes = self.weights(settings), self._bytes("kv_dtype")
         costs = step_costs(
             self.ready.shape, hardware,
-            Drafting(
-                budget=None if whole else settings.budget,
-                weights=weights, weight_bytes=1 if weights == "int8" else None,
+            drafting_of(
+                drafter_of(settings, weights), self.ready.shape, Row(context, 0), kv_bytes
             ),
             rows=settings.batch, context=context, gamma=settings.gamma,
-            weight_bytes=self._bytes("dtype"), kv_bytes=self._bytes("kv_dtype"),
+            weight_bytes=self._bytes("dtype"), kv_bytes=kv_bytes,
         )  # fmt: skip
         expected = self.book.expect(settings, weights)
         omega = expected.tokens_per_step(settings.gamma)
@@ -106,11 +115,11 @@ class Forecaster:
     def memory(self, settings: Settings, context: int | None = None) -> float | None:
         """Bytes of weights and caches; what a pass needs besides is not in it."""
         context = context or settings.context
-        if self.ready is None or context is None:
+        if self.ready is None or context is None or settings.decode_config().draft_model:
             return None
         shape, weights = self.ready.shape, self.weights(settings)
         size = shape.stored * self._bytes("dtype") + shape.streamed * (weights == "int8")
-        kept = min(settings.budget, context) if settings.gamma else 0
+        kept = min(settings.budget, context) if settings.gamma and settings.draft != LOOKUP else 0
         row = context + settings.max_new_tokens + kept
         return size + settings.batch * row * shape.kv_bytes_per_token(self._bytes("kv_dtype"))
 
@@ -160,6 +169,10 @@ def _nearest(environment: Mapping[str, object]) -> tuple[Hardware | None, bool]:
         return find_hardware(str(environment.get("device_name")) if gpu else ROUGH_CPU), True
     except MagicdecError:
         return None, True
+
+
+def _is_own(draft: str) -> bool:
+    return draft == SELF or draft.startswith(LAYERS)
 
 
 def _sees_all(selector: str) -> bool:

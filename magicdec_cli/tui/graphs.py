@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from rich.text import Text
 
@@ -160,9 +160,9 @@ def _labelled(
         elif row == len(grid) - 1:
             value = plot.low_y
         label = "     " if value is None else f"{value:5.2f}"
-        text = Text(label + ("|" if plain else "│"), "dim", no_wrap=True)
-        for column, cell in enumerate(cells):
-            text.append(cell, styles[row, column])
+        text = Text.assemble((label + ("|" if plain else "│"), "dim"), no_wrap=True)
+        for style, run in groupby(range(len(cells)), lambda column: styles[row, column]):  # noqa: B023
+            text.append("".join(cells[column] for column in run), style)
         lines.append(text)
     return lines
 

@@ -31,13 +31,23 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class Tune:
+    """Find what is best for the documents at this batch and context; `run` counts down from -1, so
+    that a Stop names either kind."""
+
+    run: int
+    settings: Settings
+    selectors: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """End this run at its next event; one that has not begun will not."""
 
     run: int
 
 
-Command = Open | Run | Stop
+Command = Open | Run | Tune | Stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +95,11 @@ class PassBegan:
 
 @dataclass(frozen=True, slots=True)
 class Happened:
+    """`rejected`: by row, what the draft said where the target said something else."""
+
     run: int
     event: Event
+    rejected: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +119,41 @@ class RunEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class TuneStep:
+    """What a tuning is about."""
+
+    run: int
+    what: str
+    share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """Acceptance that a tuning has seen: of the steps that drafted position i, the share of those
+    that accepted it."""
+
+    settings: Settings
+    weights: str
+    per_position: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TuneEnded:
+    """answer: the settings to use; None where nothing is known. profile: its real runs, as lines
+    of a profile's file; empty without any."""
+
+    run: int
+    status: Literal["finished", "stopped", "failed"]
+    error: str | None = None
+    answer: Settings | None = None
+    headline: str = ""
+    reasons: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    learned: tuple[Learned, ...] = ()
+    profile: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Gone:
     """The engine's process ended by itself."""
 
@@ -113,5 +161,6 @@ class Gone:
 
 
 Report = (
-    Loading | Ready | Failed | RunBegan | PassBegan | Happened | Checking | RunEnded | Gone
+    Loading | Ready | Failed | RunBegan | PassBegan | Happened | Checking | RunEnded | TuneStep
+    | TuneEnded | Gone
 )  # fmt: skip

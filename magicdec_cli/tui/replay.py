@@ -13,10 +13,21 @@ from typing import Any
 
 from magicdec.cli.knobs import Settings
 from magicdec.cli.tui.link import Listener
-from magicdec.cli.tui.messages import Command, Open, Report, Run, RunBegan, RunEnded, Stop
+from magicdec.cli.tui.messages import (
+    Command,
+    Open,
+    Report,
+    Run,
+    RunBegan,
+    RunEnded,
+    Stop,
+    Tune,
+    TuneEnded,
+)
 from magicdec.cli.tui.wire import from_json, to_json
 
 SCHEMA = "magicdec.session/1"
+NOT_RECORDED = "this recorded session has no tuning; without --demo the tuner runs"
 LONGEST_WAIT = 1.0  # seconds between two reports, whatever was recorded
 
 
@@ -57,11 +68,12 @@ class Replay:
     """
 
     def __init__(self, path: Path, speed: float = 1.0) -> None:
-        self._speed = speed
+        self.speed = speed
         moments = read_recording(path)
         self._opening = [m for m in moments if not hasattr(m.report, "run")]
         numbers = sorted({m.report.run for m in moments if isinstance(m.report, RunBegan)})
         self._runs = [[m for m in moments if getattr(m.report, "run", 0) == n] for n in numbers]
+        self._tuning = [m for m in moments if getattr(m.report, "run", 0) < 0]
         self._numbers: dict[int, int] = {}  # recorded number of a run -> the one it is played as
         self._next = 0
         self._commands: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
@@ -99,6 +111,8 @@ class Replay:
                         listener(moment.report)
                 case Run():
                     self._run(command.run, listener)
+                case Tune():
+                    self._tune(command.run, listener)
 
     def _run(self, number: int, listener: Listener) -> None:
         moments = self._runs[self._next % len(self._runs)]
@@ -109,11 +123,21 @@ class Replay:
                 return
             listener(self._renumbered(moment.report, number))
 
+    def _tune(self, number: int, listener: Listener) -> None:
+        if not self._tuning:
+            listener(TuneEnded(number, "failed", NOT_RECORDED))
+        for moment in self._paced(self._tuning):
+            if number in self._stopped:
+                listener(TuneEnded(number, "stopped"))
+                return
+            report: Any = moment.report
+            listener(dataclasses.replace(report, run=number))
+
     def _paced(self, moments: list[Moment]) -> Iterator[Moment]:
-        before = moments[0].at
+        before = moments[0].at if moments else 0.0
         self._interrupted.clear()
         for moment in moments:
-            wait = min((moment.at - before) * self._speed, LONGEST_WAIT)
+            wait = min((moment.at - before) * self.speed, LONGEST_WAIT)
             before = moment.at
             if wait > 0:
                 self._interrupted.wait(wait)

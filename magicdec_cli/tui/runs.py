@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal
 
 from magicdec.cli.knobs import Settings
@@ -32,12 +33,14 @@ class Pass:
     steps: deque[StepFinished] = field(default_factory=lambda: deque(maxlen=KEPT))
     _report: RunReport | None = None
 
-    def add(self, event: Event) -> None:
+    def add(self, event: Event, rejected: Mapping[int, str] = MappingProxyType({})) -> None:
         self.state.recorder.add(event)
         self.state.add(event)
         if isinstance(event, StepFinished):
             self.pace.add(event)
             self.steps.append(event)
+            for share in event.rows:
+                self.state.rows[share.row].rejected = rejected.get(share.row, "")
             drafted = sum(share.drafted for share in event.rows)
             if drafted:
                 accepted = sum(share.accepted for share in event.rows)

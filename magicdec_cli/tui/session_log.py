@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import platformdirs
 
+from magicdec.cli.tui.messages import TuneEnded
 from magicdec.cli.tui.runs import RunState
 from magicdec.cli.tui.state import Tuning
 from magicdec.engine.errors import ConfigError
 from magicdec.profiles.records import run_record
+from magicdec.profiles.storage.decoding import cell_from_json, header_from_json
 from magicdec.profiles.storage.from_reports import step_times
 from magicdec.profiles.storage.from_run import profile_of_run
 from magicdec.profiles.storage.header import Header, Source
@@ -41,12 +44,13 @@ class SessionLog:
         number = f"-{self._files}" if self._files > 1 else ""
         return self._path.with_stem(self._path.stem + number)
 
-    def append(self, run: RunState, tuning: Tuning) -> str | None:
-        """Keeps a run that drafted; returns why that did not work."""
+    def keep(self, profile: Profile | None) -> str | None:
+        """Appends the cells; returns why that did not work."""
+        if profile is None:
+            return None
         try:
-            recorded = recorded_run(run, tuning)
-            if recorded is not None:
-                self._writer_for(recorded.header).append(recorded.cells[0])
+            for cell in profile.cells:
+                self._writer_for(profile.header).append(cell)
         except OSError as error:
             return f"the log {self.path} cannot be written: {error.strerror or error}"
         except ConfigError as error:
@@ -87,9 +91,20 @@ def recorded_run(run: RunState, tuning: Tuning) -> Profile | None:
     return Profile(header, (cell,))
 
 
+def tuned_profile(report: TuneEnded) -> Profile | None:
+    """The real runs of a tuning; None without any."""
+    if not report.profile:
+        return None
+    first, *cells = map(json.loads, report.profile)
+    header = header_from_json(first, "tune")
+    header = dataclasses.replace(header, max_new_tokens=None, documents=_without_lengths(header))
+    return Profile(header, tuple(cell_from_json(cell, "tune") for cell in cells))
+
+
 def session_profile(tuning: Tuning) -> Profile | None:
-    """All runs that drafted, in their order; None when there are none."""
+    """All runs that drafted, those of tunings last; None when there are none."""
     recorded = [recorded_run(run, tuning) for run in tuning.runs.values() if run.over]
+    recorded += [tuned_profile(report) for report in tuning.tuned]
     found = [profile for profile in recorded if profile is not None]
     if not found:
         return None

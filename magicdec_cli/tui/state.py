@@ -21,10 +21,12 @@ from magicdec.cli.tui.messages import (
     Report,
     RunBegan,
     RunEnded,
+    TuneEnded,
+    TuneStep,
 )
 from magicdec.cli.tui.runs import Pass, RunState
 
-Phase = Literal["loading", "idle", "running", "failed", "gone"]
+Phase = Literal["loading", "idle", "running", "tuning", "failed", "gone"]
 LOG_LINES = 500
 
 
@@ -46,6 +48,8 @@ class Tuning:
     loading: Loading | None = None
     ready: Ready | None = None
     runs: dict[int, RunState] = field(default_factory=dict)
+    tuned: list[TuneEnded] = field(default_factory=list)
+    tunings: int = 0  # that were asked for
     pinned: int | None = None
     stopping: bool = False
     log: deque[Line] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
@@ -67,6 +71,13 @@ class Tuning:
         self.runs[number] = run
         self.phase, self.stopping, self.loading = "running", False, None
         return run
+
+    def begin_tuning(self) -> int:
+        """The number of a tuning that was asked for."""
+        self.tunings += 1
+        self.phase, self.stopping, self.loading = "tuning", False, Loading("tuning")
+        self.note(f"tuning {self.tunings}")
+        return -self.tunings
 
     def apply(self, report: Report) -> None:
         match report:
@@ -90,11 +101,16 @@ class Tuning:
             case Happened():
                 run = self.runs[report.run]
                 if not run.over and run.main is not None:
-                    run.main.add(report.event)
+                    run.main.add(report.event, dict(report.rejected))
             case Checking():
                 self.runs[report.run].status = "checking"
             case RunEnded():
                 self._run_ended(report)
+            case TuneStep():
+                if self.phase == "tuning":
+                    self._note_loading(Loading(report.what, report.share))
+            case TuneEnded():
+                self._tune_ended(report)
 
     def note(self, text: str, kind: Literal["", "warning", "error"] = "") -> None:
         self.log.append(Line(self.now(), text, kind))
@@ -136,6 +152,17 @@ class Tuning:
             self.note(f"run {run.number}: {report.error}", "error")
         else:
             self.note(f"run {run.number}: {report.status}")
+
+    def _tune_ended(self, report: TuneEnded) -> None:
+        self.tuned.append(report)
+        self.phase, self.stopping, self.loading = "idle", False, None
+        for text in report.notes:
+            self.note(text, "warning")
+        if report.error is not None:
+            self.note(f"tuning: {report.error}", "error")
+        for text in (report.status, report.headline, *report.reasons):
+            if text:
+                self.note(f"tuning: {text}")
 
     def _end_current(self, error: str) -> None:
         run = self.current

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from magicdec.cli.knob import Knob
 from magicdec.cli.knobs import KNOBS, Settings
+from magicdec.engine.config import LOOKUP, SELF
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.selectors.base import SELECTORS
 
-#: In the order of the panel, with the labels it has room for.
-LABELS = {
-    "batch": "batch", "context": "context", "budget": "budget", "gamma": "γ",
-    "max_new_tokens": "new tokens", "selector": "selector", "temperature": "T",
-    "draft_weights": "draft weights",
+#: Those that come first. Whatever else has a label in the knob table follows.
+ORDER = (
+    "batch", "context", "budget", "gamma", "draft", "selector", "temperature", "draft_weights",
+)  # fmt: skip
+#: Values of a text knob that are worth offering, by its name.
+Offers = Mapping[str, Callable[[], Sequence[str]]]
+OFFERS: Offers = {"selector": SELECTORS.names, "draft": lambda: (SELF, LOOKUP)}
+OTHERS = {
+    "selector": "or package.module:Class", "draft": "or layers:N, or a model of this vocabulary",
 }  # fmt: skip
 SMALL = 64  # up to here integers step by one, larger ranges by powers of two
+USUAL, WIDEST = 6, 9  # columns: of a value with a range, and of the longest choice
 TENTH = 0.1
 LEAST_BUDGET = 32  # of a sweep; with less some selectors have no choice left
+
+
+Change = Callable[[Settings], Settings]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +38,7 @@ class TuiKnob:
 
     knob: Knob
     label: str
+    offered: Callable[[], Sequence[str]] | None = None
 
     @property
     def name(self) -> str:
@@ -44,7 +55,19 @@ class TuiKnob:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        return tuple(SELECTORS.names()) if self.name == "selector" else self.knob.choices
+        return self.knob.choices if self.offered is None else tuple(self.offered())
+
+    @property
+    def other(self) -> str:
+        """What may be typed besides the choices; empty when nothing may."""
+        return "" if self.knob.choices else OTHERS.get(self.name, "or another value")
+
+    @property
+    def width(self) -> int:
+        """Of its usual values."""
+        if self.choices:
+            return min(max(map(len, self.choices)), WIDEST)
+        return USUAL if self.geometric or self.knob.kind == "float" else len(str(SMALL))
 
     def text(self, settings: Settings) -> str:
         value = getattr(settings, self.name)
@@ -98,11 +121,15 @@ class TuiKnob:
         return int(min(max(wanted, low), high))
 
 
-def tui_knobs(gamma: str = "γ") -> tuple[TuiKnob, ...]:
+def tui_knobs(gamma: str = "γ", offers: Offers = OFFERS) -> tuple[TuiKnob, ...]:
     """`gamma`: how the terminal writes it."""
-    table = {knob.name: knob for knob in KNOBS}
-    labels = {name: gamma if label == "γ" else label for name, label in LABELS.items()}
-    return tuple(TuiKnob(table[name], label) for name, label in labels.items())
+    table = {knob.name: knob for knob in KNOBS if knob.label}
+    names = dict.fromkeys((*(name for name in ORDER if name in table), *table))
+    return tuple(
+        TuiKnob(table[name], gamma if table[name].label == "γ" else table[name].label,
+                offers.get(name))
+        for name in names
+    )  # fmt: skip
 
 
 def around(knob: TuiKnob, settings: Settings, count: int = 7) -> list[float]:

@@ -139,7 +139,7 @@ def _texts(state: LiveState) -> LiveState:
     """A copy that goes on showing what is shown now."""
     kept = copy.copy(state)
     kept.rows = {
-        index: RowState(copy.deepcopy(row.text), row.tokens, row.finish_reason)
+        index: RowState(copy.deepcopy(row.text), row.tokens, row.finish_reason, row.rejected)
         for index, row in state.shown_rows(SHOWN_ROWS)
     }
     return kept

@@ -21,7 +21,8 @@ _CLASSES: Mapping[str, type[Any]] = {
     for kind in (
         messages.Open, messages.Run, messages.Stop, messages.Loading, messages.Ready,
         messages.Failed, messages.RunBegan, messages.PassBegan, messages.Happened,
-        messages.Checking, messages.RunEnded, messages.Gone, Settings, RunInfo, ModelShape,
+        messages.Checking, messages.RunEnded, messages.Tune, messages.TuneStep, messages.Learned,
+        messages.TuneEnded, messages.Gone, Settings, RunInfo, ModelShape,
         Losslessness, Divergence, events.PhaseTimes, events.PrefillProgress, events.RowStarted,
         events.RowStep, events.StepFinished, events.RowFinished, events.RunFinished,
     )

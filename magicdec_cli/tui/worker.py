@@ -6,6 +6,7 @@ ends when its stdin does, so that no engine outlives an app that was killed.
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import dataclasses
 import os
@@ -13,13 +14,13 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from typing import BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from magicdec.cli import session_api
 from magicdec.cli.console import one_line
-from magicdec.cli.knobs import Settings
+from magicdec.cli.knobs import KNOBS, Settings
 from magicdec.cli.live_state import PLAIN, SPECULATIVE
 from magicdec.cli.run_session import run_info
 from magicdec.cli.tui.messages import (
@@ -36,10 +37,18 @@ from magicdec.cli.tui.messages import (
     RunBegan,
     RunEnded,
     Stop,
+    Tune,
+    TuneEnded,
+    TuneStep,
 )
+from magicdec.cli.tui.rejections import Rejections
 from magicdec.cli.tui.wire import decode, encode
 from magicdec.engine.config import DecodeConfig
+from magicdec.engine.errors import MagicdecError
 from magicdec.engine.report import Recorder, RunReport
+
+if TYPE_CHECKING:
+    from magicdec.profiles.tuning.verifying import Watch
 
 LOADING_INTERVAL = 0.05  # seconds between two Loading reports about the same thing
 
@@ -57,9 +66,14 @@ class Worker:
         self._plain: dict[str, tuple[int, RunReport]] = {}  # finished plain passes, by plain_key
         self._stopped: set[int] = set()
         self._said: tuple[str, float] = ("", 0.0)
+        self._tuning: int | None = None  # that a Stop interrupts
+        self._lock = threading.Lock()
 
     def stop(self, run: int) -> None:
-        self._stopped.add(run)
+        with self._lock:
+            self._stopped.add(run)
+            if run == self._tuning:
+                _thread.interrupt_main()
 
     def handle(self, command: Command) -> None:
         match command:
@@ -67,12 +81,15 @@ class Worker:
                 self._open(command)
             case Run():
                 self._run(command)
+            case Tune():
+                self._tune(command)
             case Stop():
                 self.stop(command.run)
 
     def _open(self, command: Open) -> None:
         self._session = None  # the old model goes before the new one comes
         self._plain.clear()
+        self._sources = command.sources
         try:
             session = session_api.open_session(command.sources, command.settings, self._progress)
             session.load()
@@ -101,6 +118,52 @@ class Worker:
         except Exception as error:
             ended = RunEnded(run, "failed", one_line(error))
         self._send(dataclasses.replace(ended, warnings=tuple(warnings)))
+
+    def _tune(self, command: Tune) -> None:
+        assert self._session is not None, "Tune before Ready"
+        from magicdec.cli.tui import tuner
+
+        run = command.run
+        try:
+            outcome = tuner.asked(command.settings, self._sources, command.selectors)
+        except MagicdecError as error:
+            self._send(TuneEnded(run, "failed", one_line(error)))
+            return
+        try:
+            with self._interruptible(run):
+                self._session.tune(outcome, self._reporting(run))
+            report = tuner.ended(run, outcome, "finished")
+        except (KeyboardInterrupt, Stopped):
+            report = tuner.ended(run, outcome, "stopped")
+        except Exception as error:
+            report = tuner.ended(run, outcome, "failed", one_line(error))
+        self._send(report)
+
+    def _reporting(self, run: int) -> Watch:
+        said = ("", 0.0)
+
+        def report(what: str, share: float | None) -> None:
+            nonlocal said
+            now = time.monotonic()
+            if what != said[0] or now - said[1] >= LOADING_INTERVAL:
+                said = (what, now)
+                self._send(TuneStep(run, what, share))
+
+        return report
+
+    @contextlib.contextmanager
+    def _interruptible(self, run: int) -> Iterator[None]:
+        """A Stop raises KeyboardInterrupt in here, like Ctrl-C in `magicdec tune`: some of a
+        tuning's steps take seconds and report nothing meanwhile."""
+        with self._lock:
+            if run in self._stopped:
+                raise Stopped
+            self._tuning = run
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._tuning = None
 
     def _stop_if_asked(self, run: int) -> None:
         if run in self._stopped:
@@ -137,20 +200,20 @@ class Worker:
     def _pass(
         self, session: session_api.Session, run: int, config: DecodeConfig, title: str
     ) -> RunReport:
-        recorder = Recorder()
+        recorder, rejections = Recorder(), Rejections(session.spell)
         self._send(PassBegan(run, title))
         with closing(session.run(config)) as events:
             for event in events:
                 recorder.add(event)
-                self._send(Happened(run, event))
+                self._send(Happened(run, event, rejections.of(event)))
                 self._stop_if_asked(run)
         return recorder.report()
 
 
 def plain_key(settings: Settings) -> str:
-    """Equal for settings that decode the same plain tokens."""
-    drafting = {"gamma": 0, "selector": "", "selector_option": {}, "budget": 1}
-    return repr(dataclasses.replace(settings, draft_weights="same", **drafting))  # type: ignore[arg-type]
+    """Equal for settings that decode the same plain tokens: those that differ in drafting alone."""
+    drafting: dict[str, Any] = {k.name: k.default for k in KNOBS if k.group == "Speculation"}
+    return repr(dataclasses.replace(settings, **drafting))
 
 
 def serve(commands: Iterable[bytes], send: Callable[[Report], None]) -> None:

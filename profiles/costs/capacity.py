@@ -55,7 +55,8 @@ def memory(
     weight_bytes: float = 2,
     kv_bytes: float = 2,
 ) -> Memory:
-    """Of plain decoding (`drafting` None), of a draft model, or of self-speculation.
+    """Of plain decoding (`drafting` None), of a draft model, of self-speculation, or of a drafter
+    that is no model.
 
     The full cache holds the context and the γ + 1 tokens of a verify pass; the draft cache the
     budget, or the context with a full draft cache, and the γ tokens it drafts. Self-speculation
@@ -66,14 +67,18 @@ def memory(
     weights = target.stored * weight_bytes
     if drafting is None:
         return Memory(weights, 0.0, (s + 1) * token, np.zeros(s.shape))
+    if drafting.host is not None:
+        return Memory(weights, 0.0, (s + g + 1) * token, np.zeros(s.shape))
     drafter = drafting.model or target
     draft_token = drafter.kv_bytes_per_token(kv_bytes) * _copies(drafter, hardware)
     kept = s if drafting.budget is None else np.minimum(s, drafting.budget)
     draft_weights = 0.0
-    if drafting.model is not None:
+    if drafting.borrowed and drafting.weights == "same":
+        draft_weights = 0.0
+    elif drafting.model is not None and not drafting.borrowed:
         draft_weights = drafting.model.stored * (drafting.weight_bytes or weight_bytes)
     elif drafting.weights != "same":  # the embedding is shared
-        draft_weights = target.streamed * (drafting.weight_bytes or weight_bytes)
+        draft_weights = drafter.streamed * (drafting.weight_bytes or weight_bytes)
     return Memory(weights, draft_weights, (s + g + 1) * token, (kept + g) * draft_token)
 
 

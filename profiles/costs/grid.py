@@ -141,7 +141,7 @@ def _with_budget(
         "draft": costs.draft.total + costs.select,
         "select": costs.select,
         "verify": costs.verify.total,
-        "accept": np.full(rows.shape, costs.accept),
+        "accept": np.broadcast_to(costs.rest, rows.shape),
         "step": step,
         "tpot": step / tokens,
         "tokens_per_s": rows * tokens / step,

@@ -43,6 +43,8 @@ def modes(setup: Setup, budget: int | None, standard: ModelShape | None) -> list
     if standard is not None:
         found.append(Mode("standard", Drafting(budget=None, model=standard)))
     own = setup.with_budget(budget)
+    if own.host is not None:
+        return found
     if own.model is None:
         return [*found, Mode("sparse_self", own)]
     if budget is None:

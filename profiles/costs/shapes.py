@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,10 @@ class ModelShape:
     def stored(self) -> int:
         """Weights that memory holds."""
         return self.streamed + (0 if self.tied else self.vocab * self.hidden)
+
+    def first(self, layers: int) -> ModelShape:
+        """Its first layers with its head: an early exit."""
+        return replace(self, name=f"{self.name}, {layers} layers", layers=layers)
 
     def kv_bytes_per_token(self, element_size: float = 2) -> float:
         """κ: bytes of K and V that one token adds, over all layers."""

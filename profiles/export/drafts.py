@@ -5,6 +5,7 @@ from __future__ import annotations
 from magicdec.engine.errors import ConfigError
 from magicdec.profiles.export.plan import Plan
 from magicdec.profiles.export.settings import EngineOptions
+from magicdec.profiles.storage.drafter import NO_TREE
 
 #: Formats that know drafting without a model, or do not care who drafts.
 LOOKUP_FORMATS = ("vllm", "aiconfigurator")
@@ -13,6 +14,11 @@ LOOKUP_FORMATS = ("vllm", "aiconfigurator")
 def expressed(plan: Plan, format: str, options: EngineOptions) -> list[str]:
     """Notes on what stays unsaid. Raises ConfigError where nothing of the drafter can be said."""
     drafter = plan.drafter
+    if drafter.tree != NO_TREE:
+        raise ConfigError(
+            f"{format} settings made here cannot express a tree ({drafter.way}); --tree none "
+            "chooses among the others"
+        )
     if drafter.kind == "lookup" and format not in LOOKUP_FORMATS:
         raise ConfigError(
             f"{format} settings made here cannot express lookup, which drafts without a model; "

@@ -15,7 +15,7 @@ from magicdec.profiles.storage.drafter import Drafter
 from magicdec.profiles.storage.fields import clean, last_part
 from magicdec.profiles.storage.schema import Cell, Profile
 
-CHOICES = ("draft", "selector", "budget", "temperature", "batch", "context")
+CHOICES = ("draft", "tree", "selector", "budget", "temperature", "batch", "context")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +23,7 @@ class Wanted:
     """Which cells to export, and how. None: all, or the best."""
 
     draft: str | None = None
+    tree: str | None = None
     selector: str | None = None
     budget: int | None = None
     temperature: float | None = None

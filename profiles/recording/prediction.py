@@ -2,42 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from magicdec.engine.request import Request
 from magicdec.profiles.calibrated import Calibration
+from magicdec.profiles.costs.shapes import ModelShape
+from magicdec.profiles.lookup_prediction import expected_of_lookup
 from magicdec.profiles.run_prediction import Work, assume, full_step, predict_run
+from magicdec.profiles.storage.drafter import NO_TREE
 from magicdec.profiles.storage.schema import CellKey, Predicted, StepTimes
 
 
 @dataclass(frozen=True, slots=True)
 class Predictor:
-    """Of cells of the model and machine that `calibration` holds for; None predicts nothing."""
+    """Of cells of the model and machine that `calibration` holds for; None predicts nothing.
+
+    shape: the sizes of the draft model that a cell names.
+    """
 
     calibration: Calibration | None
+    shape: Callable[[str], ModelShape | None] = lambda name: None
 
     def __call__(
         self, key: CellKey, requests: Sequence[Request], new_tokens: int
     ) -> Predicted | None:
         """None without a calibration, and for rows that end with their prefill."""
-        if self.calibration is None or new_tokens < 2 or key.kind != "self":
+        if self.calibration is None or new_tokens < 2 or key.tree != NO_TREE:
+            return None
+        model = self.shape(key.draft) if key.kind == "model" else None
+        if key.kind == "model" and model is None:
             return None
         work = Work(
             batch=min(key.batch, len(requests)),
             contexts=tuple(len(request.tokens) for request in requests),
             new_tokens=(new_tokens,) * len(requests),
             gamma=key.gamma,
-            selector=key.selector or "",
-            budget=key.budget,
-            weights=key.draft_weights,
+            drafter=key.drafter,
+            model=model,
         )
         step = full_step(self.calibration, work)
         times = StepTimes(
             plain=float(step.plain.total),
             draft=float(step.draft.total),
             verify=float(step.verify.total),
-            select=float(key.gamma * step.select),
+            select=float(key.gamma * step.select + step.refresh),
         )
-        run = predict_run(self.calibration, work, assume(self.calibration, work))
+        if key.kind == "lookup":
+            assumed = expected_of_lookup([r.tokens for r in requests], new_tokens, key.gamma)
+        else:
+            assumed = assume(self.calibration, work)
+        run = predict_run(self.calibration, work, assumed)
         return Predicted(run.speedup, times)

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Literal
 
-from magicdec.engine.config import LOOKUP, MAX_GAMMA, SELF
+from magicdec.engine.config import LOOKUP, MAX_GAMMA, MAX_TREE_NODES, SELF
 from magicdec.engine.events import PHASES, PhaseTimes
-from magicdec.profiles.storage.drafter import FULL
+from magicdec.profiles.storage.drafter import FULL, NO_TREE
 from magicdec.profiles.storage.fields import COUNT, Fields, last_part, model_name
 from magicdec.profiles.storage.header import Grid, Header, Source
 from magicdec.profiles.storage.schema import (
@@ -64,6 +64,7 @@ def _grid(fields: Fields) -> Grid:
         draft_weights=fields.texts("draft_weights"),
         draft=fields.maybe("draft", fields.texts) or (),
         draft_kv=fields.maybe("draft_kv", fields.texts) or (),
+        tree=fields.maybe("tree", fields.texts) or (),
     )
 
 
@@ -101,10 +102,12 @@ def cell_from_json(value: object, where: str) -> Cell:
 
 
 def key_from_json(fields: Fields) -> CellKey:
-    """Without `draft` the model drafts for itself, without `draft_kv` over a selection."""
+    """Without `draft` the model drafts for itself, without `draft_kv` over a selection, without
+    `tree` one token for a position."""
     draft = fields.maybe("draft", fields.text) or SELF
     kept = fields.maybe("draft_kv", lambda name: fields.choice(name, "selected", FULL))
     selector = None if draft == LOOKUP or kept == FULL else fields.text("selector")
+    tree = fields.maybe("tree", fields.text) or NO_TREE
     budgeted = selector not in (None, FULL)
     return CellKey(
         batch=fields.integer("batch", 1, 100_000),
@@ -117,6 +120,8 @@ def key_from_json(fields: Fields) -> CellKey:
         draft_weights=fields.text("draft_weights"),
         draft=draft,
         draft_kv=kept or "selected",
+        tree=tree,
+        tree_nodes=None if tree == NO_TREE else fields.integer("tree_nodes", 1, MAX_TREE_NODES),
     )
 
 

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, cast
+from typing import Final, Literal, cast
 
-from magicdec.engine.config import LAYERS, LOOKUP, SELF, DecodeConfig, DraftKV, DraftWeights
+from magicdec.engine.config import (
+    LAYERS,
+    LOOKUP,
+    SELF,
+    DecodeConfig,
+    DraftKV,
+    DraftWeights,
+    TreeKind,
+)
 from magicdec.profiles.storage.fields import last_part
 from magicdec.profiles.storage.header import Scalar
 
 Kind = Literal["self", "lookup", "layers", "model"]
+NO_TREE: Final = "none"
 FULL = "full"  # the selector, and the `draft_kv`, that leave nothing out
 
 
@@ -30,6 +39,8 @@ class Drafter:
     draft_weights: str = "same"
     draft: str = SELF
     draft_kv: str | None = "selected"
+    tree: str = NO_TREE
+    tree_nodes: int | None = None  # of a tree, at most
 
     def __post_init__(self) -> None:
         unused: dict[str, object] = {}
@@ -41,16 +52,19 @@ class Drafter:
             object.__setattr__(self, name, value)
         if unused:
             object.__setattr__(self, "selector_options", ())
+        if self.tree == NO_TREE:
+            object.__setattr__(self, "tree_nodes", None)
 
     def __lt__(self, other: Drafter) -> bool:
         return self.order < other.order
 
     @property
-    def order(self) -> tuple[str, bool, str, int, float, str, str]:
+    def order(self) -> tuple[str, bool, str, str, int, int, float, str, str]:
         """Options come last and as text: two values of one option may be of different types."""
         return (
-            "" if self.draft == SELF else self.draft, self.draft_kv == FULL, self.selector or "",
-            self.budget or 0, self.temperature, self.draft_weights, repr(self.selector_options),
+            "" if self.draft == SELF else self.draft, self.draft_kv == FULL,
+            "" if self.tree == NO_TREE else self.tree, self.selector or "", self.budget or 0,
+            self.tree_nodes or 0, self.temperature, self.draft_weights, repr(self.selector_options),
         )  # fmt: skip
 
     @property
@@ -60,22 +74,26 @@ class Drafter:
     @property
     def way(self) -> str:
         """Who drafts over what, short enough for a table."""
-        return way(self.draft, self.draft_kv, self.selector, self.budget)
+        return self._way(self.selector)
 
     @property
     def label(self) -> str:
         options = "".join(f" {name}={value}" for name, value in self.selector_options)
         drawn = f", T {self.temperature:g}" if self.temperature else ""
         weights = "" if self.draft_weights == "same" else f", {self.draft_weights} draft"
-        short = way(self.draft, self.draft_kv, f"{self.selector}{options}", self.budget)
-        return f"{short}{weights}{drawn}"
+        return f"{self._way(f'{self.selector}{options}')}{weights}{drawn}"
+
+    def _way(self, selector: str | None) -> str:
+        grown = "" if self.tree == NO_TREE else f" {self.tree} {self.tree_nodes}"
+        return way(self.draft, self.draft_kv, selector, self.budget) + grown
 
     def config(self, base: DecodeConfig, gamma: int) -> DecodeConfig:
         """A run that drafts like this; all else as in `base`, the temperature too."""
         return replace(
             drafting(
                 base, gamma, draft=self.draft, draft_kv=self.draft_kv, selector=self.selector,
-                options=dict(self.selector_options), budget=self.budget,
+                options=dict(self.selector_options), budget=self.budget, tree=self.tree,
+                tree_nodes=self.tree_nodes,
             ),
             draft_weights=cast(DraftWeights, self.draft_weights),  # DecodeConfig checks it
         )  # fmt: skip
@@ -101,11 +119,12 @@ def way(draft: str, draft_kv: str | None, selector: str | None, budget: int | No
 
 def drafting(
     base: DecodeConfig, gamma: int, *, draft: str, draft_kv: str | None, selector: str | None,
-    options: Mapping[str, object], budget: int | None,
+    options: Mapping[str, object], budget: int | None, tree: str, tree_nodes: int | None,
 ) -> DecodeConfig:  # fmt: skip
     """`base` with another way to draft; None leaves what then does not matter as it is."""
     return replace(
         base, draft=draft, draft_kv=cast(DraftKV, draft_kv or "selected"),
         selector=selector or base.selector, selector_options=dict(options),
-        budget=budget or base.budget, gamma=gamma,
+        budget=budget or base.budget, gamma=gamma, tree=cast(TreeKind, tree),
+        tree_nodes=tree_nodes or base.tree_nodes,
     )  # fmt: skip

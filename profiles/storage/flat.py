@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from magicdec.profiles.storage.drafter import NO_TREE
 from magicdec.profiles.storage.header import Scalar
 from magicdec.profiles.storage.schema import Cell, StepTimes
 
@@ -16,6 +17,7 @@ def flat(cell: Cell) -> dict[str, Scalar]:
         "context": key.context,
         "draft": key.draft,
         "draft_kv": key.draft_kv,
+        "tree": None if key.tree == NO_TREE else f"{key.tree} {key.tree_nodes}",
         "selector": key.selector,
         "selector_options": options or None,
         "budget": key.budget,

@@ -27,8 +27,6 @@ def _translated(run: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     env, config, rows = run["env"], run["config"], run["rows"]
     if config["gamma"] == 0:
         raise ValueError("gamma 0 does not speculate")
-    if config.get("tree", "none") != "none":
-        raise ValueError("profiles know no trees")
     baseline, spec = run.get("baseline"), run["speculative_decoding"]
     documents = {row["document"]: row["prompt_tokens"] for row in rows}
     header = {
@@ -60,6 +58,8 @@ def _translated(run: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
             "draft_weights": env.get("draft_weights", config["draft_weights"]),
             "draft": model_name(config.get("draft", "self")),
             "draft_kv": config.get("draft_kv", "selected"),
+            "tree": config.get("tree"),
+            "tree_nodes": config.get("tree_nodes"),
         },
         "status": "failed" if failure else "ok",
         "error": failure,

@@ -30,6 +30,7 @@ class Grid:
     draft_weights: tuple[str, ...] = ()
     draft: tuple[str, ...] = ()
     draft_kv: tuple[str, ...] = ()
+    tree: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass, field, fields
 from typing import Literal
 
 from magicdec.engine.events import PhaseTimes
-from magicdec.profiles.storage.drafter import Drafter
+from magicdec.profiles.storage.drafter import NO_TREE, Drafter
 from magicdec.profiles.storage.header import Header
 
 SCHEMA = "magicdec.profile/2"
@@ -155,6 +155,9 @@ class Cell:
 
     @property
     def num_draft_tokens(self) -> int:
+        """In a tree more than one for a position."""
+        if self.key.tree != NO_TREE:
+            return sum(repeat.speculative.num_draft_tokens or 0 for repeat in self.repeats)
         return sum(self.drafted_per_position)
 
     @property

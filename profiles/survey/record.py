@@ -76,6 +76,8 @@ def survey_record(
 def _drafter(result: Surveyed, gammas: Sequence[int]) -> dict[str, Any]:
     drafter = result.drafter
     return {
+        "draft": drafter.draft,
+        "draft_kv": drafter.draft_kv,
         "selector": drafter.selector,
         "selector_options": dict(drafter.options),
         "budget": drafter.budget,

@@ -5,24 +5,30 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from magicdec.engine.config import SELF, DecodeConfig, DraftWeights
+from magicdec.engine.config import LOOKUP, SELF, DecodeConfig, DraftWeights
 from magicdec.engine.draft_view import make_view, view_capacity
 from magicdec.engine.drafter import draft_weights
+from magicdec.engine.drafting import check_layers
 from magicdec.engine.events import Event
+from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.report import Recorder, RunReport
 from magicdec.engine.request import Request
-from magicdec.engine.selectors.base import SELECTORS, KVSelector
+from magicdec.engine.selectors.base import SELECTORS, DynamicSelector, KVSelector
 from magicdec.engine.session import Session
 from magicdec.profiles.storage import drafter as storage
-from magicdec.profiles.storage.drafter import FULL, drafting, way
+from magicdec.profiles.storage.drafter import FULL, NO_TREE, drafting, way
 from magicdec.profiles.storage.header import Scalar
 from magicdec.profiles.survey.forced import BLOCK, chances, kept
+from magicdec.profiles.survey.lookup import Row, lookup_hits, lookup_walk
+from magicdec.profiles.survey.own_cache import own_cache_chances
+from magicdec.profiles.survey.reading import WIDTH, Reader, SteppingReader, TargetReader
 from magicdec.profiles.survey.replay import Kept, Walk, walk
 from magicdec.profiles.survey.trace import TracedRow, traced_rows
+from magicdec.profiles.survey.unrolled import unrolled
 
 Listener = Callable[[Event], None]
 TRACE_GAMMA = 4
@@ -37,6 +43,8 @@ class Drafter:
     options: Mapping[str, object] = field(default_factory=dict)
     draft: str = SELF
     draft_kv: str | None = "selected"
+    tree: str = NO_TREE
+    tree_nodes: int | None = None
 
     @property
     def way(self) -> str:
@@ -49,14 +57,15 @@ class Drafter:
     def config(self, base: DecodeConfig, gamma: int) -> DecodeConfig:
         return drafting(
             base, gamma, draft=self.draft, draft_kv=self.draft_kv, selector=self.selector,
-            options=self.options, budget=self.budget,
+            options=self.options, budget=self.budget, tree=self.tree,
+            tree_nodes=self.tree_nodes,
         )  # fmt: skip
 
     def named(self, temperature: float, weights: str) -> storage.Drafter:
         """As profiles name it; weights: those that did draft."""
         return storage.Drafter(
             self.selector, self._scalars(), self.budget, temperature, weights, self.draft,
-            self.draft_kv,
+            self.draft_kv, self.tree, self.tree_nodes,
         )  # fmt: skip
 
     def _scalars(self) -> tuple[tuple[str, Scalar], ...]:
@@ -74,6 +83,7 @@ class Surveyed:
     weights: DraftWeights
     kept: tuple[Kept, ...]
     seconds: float
+    texts: tuple[Row, ...] = ()  # of lookup, whose walks follow from the text itself
 
     @property
     def alpha(self) -> float | None:
@@ -82,14 +92,25 @@ class Surveyed:
         return float(every.mean()) if len(every) else None
 
     def walks(self, gamma: int) -> list[Walk]:
+        if self.texts:
+            return [lookup_walk(row, gamma) for row in self.texts]
         return [walk(row, gamma) for row in self.kept]
+
+
+def as_run(config: DecodeConfig, drafters: Sequence[Drafter]) -> DecodeConfig:
+    """Settings of a run that takes as much memory as the survey: one view at a time, unrolled."""
+    widest = max(drafters, key=lambda drafter: drafter.budget or 0)
+    if widest.budget is not None:
+        widest = replace(widest, budget=widest.budget + config.max_new_tokens)
+    return widest.config(config, WIDTH)
 
 
 class Survey:
     """What the drafters would have had accepted of the rows' text under `config`, whose own γ and
     drafter do not matter.
 
-    All rows are in the cache at once, however many: `Session.plan_memory` with batch = rows.
+    All rows are in the cache at once, however many: `Session.plan_memory` with batch = rows and
+    the settings of `as_run`.
     """
 
     def __init__(
@@ -113,11 +134,11 @@ class Survey:
         """The drafter that is really run: speculation gives the text sooner where it pays."""
         return max(self._drafters, key=lambda drafter: drafter.budget or 0)
 
-    def trace(self, listen: Listener) -> RunReport:
+    def trace(self, listen: Listener, gamma: int = TRACE_GAMMA) -> RunReport:
         """The one real run. Raises what `Session.run` raises."""
         recorder = Recorder()
         events = self._session.run(
-            self._requests, self.tracer.config(self._config, TRACE_GAMMA),
+            self._requests, self.tracer.config(self._config, gamma),
             batch=len(self._requests),
             observed=max(drafter.create().observed for drafter in self._drafters),
         )  # fmt: skip
@@ -137,27 +158,50 @@ class Survey:
         self.target_seconds = time.perf_counter() - begun
         for drafter in self._drafters:
             begun = time.perf_counter()
+            if drafter.draft == LOOKUP:
+                texts = tuple(self._texts())
+                hits = tuple(map(lookup_hits, texts))
+                yield Surveyed(drafter, "same", hits, time.perf_counter() - begun, texts)
+                continue
             weights, draft = self._draft(drafter)
             found = tuple(kept(target, draft))
             yield Surveyed(drafter, weights, found, time.perf_counter() - begun)
 
+    def _texts(self) -> Iterator[Row]:
+        for row in self._rows:
+            prompt = self._session.cache.prompts[row.slot]
+            assert prompt is not None
+            yield Row(prompt.tokens.tolist(), row.tokens)
+
     def _target(self) -> list[Kept]:
         """The target's own chances; greedily emitted tokens are its likeliest."""
-        sampling = self._config.sampling
+        sampling, session = self._config.sampling, self._session
         if sampling.greedy:
             return [np.ones(row.fed) for row in self._rows]
-        return chances(
-            self._session.model, self._session.cache, self._rows, sampling, block=self._block
-        )
+        reader = TargetReader(session.cache, self._rows)
+        return chances(session.model, reader, self._rows, sampling)
 
     def _draft(self, drafter: Drafter) -> tuple[DraftWeights, list[Kept]]:
         session, config = self._session, drafter.config(self._config, 1)
-        view = make_view(
-            session.cache, drafter.create(), budget=drafter.budget or 1,
-            context=max(row.prompt for row in self._rows), growth=config.max_new_tokens,
-            gamma=self._block,
-        )  # fmt: skip
         weights = draft_weights(config, session.device, session.dtype)
-        model = session.model.quantized if weights == "int8" else session.model
-        rows = chances(model, session.cache, self._rows, config.sampling, view, self._block)
-        return weights, rows
+        if config.draft_model is not None:
+            own = drafter.config(self._config, self._block)
+            return weights, own_cache_chances(session, self._rows, own, self._block)
+        model = session.model
+        if config.draft_layers is not None:
+            check_layers(model.spec, config.draft_layers)
+            model = model.first(config.draft_layers)
+        reader = self._reader(drafter, model)
+        model = model.quantized if weights == "int8" else model
+        return weights, chances(model, reader, self._rows, config.sampling)
+
+    def _reader(self, drafter: Drafter, model: Decoder) -> Reader:
+        """What is chosen once is seen at all tokens at once; the rest is read step by step."""
+        cache, rows, selector = self._session.cache, self._rows, drafter.create()
+        if not isinstance(selector, DynamicSelector):
+            return unrolled(cache, rows, selector, drafter.budget or 1, self._block, model)
+        view = make_view(
+            cache, selector, budget=drafter.budget or 1, context=max(row.prompt for row in rows),
+            growth=self._config.max_new_tokens, gamma=self._block, model=model,
+        )  # fmt: skip
+        return SteppingReader(cache, view, rows, self._block)

@@ -57,7 +57,10 @@ def evidence(surveyed: Surveyed, gamma: int) -> Evidence:
     steps = tuple(
         count - float(walk.accepted.sum()) for count, walk in zip(tokens, walks, strict=True)
     )
-    return Evidence(
-        gamma, tokens, steps, every.mean_acceptance_length, length_interval(walks),
-        tuple(every.acceptance_rate_per_position),
-    )  # fmt: skip
+    rates = tuple(every.acceptance_rate_per_position)
+    if surveyed.texts:
+        emitted, taken = sum(tokens), sum(steps)
+        length, share = (emitted / taken, every.steps / taken) if taken else (1.0, 0.0)
+        return Evidence(gamma, tokens, steps, length, None, rates, share)
+    length = every.mean_acceptance_length
+    return Evidence(gamma, tokens, steps, length, length_interval(walks), rates)

@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from magicdec.engine.config import LOOKUP
+from magicdec.profiles.storage.drafter import Drafter
 from magicdec.profiles.storage.schema import StepTimes
 from magicdec.profiles.tuning.choosing import fitting
 from magicdec.profiles.tuning.objective import Objective
@@ -21,12 +23,12 @@ MOST_ALIKE = 2  # runs of one drafter: neighbouring γ say little about other dr
 
 @dataclass(frozen=True, slots=True)
 class Factors:
-    """Measured by predicted seconds; drafts by their weights."""
+    """Measured by predicted seconds; drafts by `_passes_of`."""
 
     plain: float = 1.0
     verify: float = 1.0
     draft: float = 1.0
-    by_weights: dict[str, float] = field(default_factory=dict)
+    by_passes: dict[str, float] = field(default_factory=dict)
 
 
 def factors(seen: Sequence[tuple[Option, StepTimes]]) -> Factors:
@@ -39,18 +41,23 @@ def factors(seen: Sequence[tuple[Option, StepTimes]]) -> Factors:
     for option, times in seen:
         drafter = option.candidate.drafter
         if drafter is not None and times.draft and option.price.draft:
-            drafts.setdefault(drafter.draft_weights, []).append(times.draft / option.price.draft)
+            drafts.setdefault(_passes_of(drafter), []).append(times.draft / option.price.draft)
     verify = [
         times.verify / option.price.verify for option, times in seen
         if not option.candidate.plain and times.verify and option.price.verify
     ]  # fmt: skip
     plain = [times.plain / option.price.plain for option, times in seen if times.plain]
-    every = [ratio for ratios in drafts.values() for ratio in ratios]
+    every = [ratio for kind, ratios in drafts.items() if kind != LOOKUP for ratio in ratios]
     general = _mean(plain)
     return Factors(
         general, _mean(verify, general), _mean(every, general),
-        {weights: _mean(ratios) for weights, ratios in drafts.items()},
+        {kind: _mean(ratios) for kind, ratios in drafts.items()},
     )  # fmt: skip
+
+
+def _passes_of(drafter: Drafter) -> str:
+    """What drafts are alike in: who drafts, with which weights. Lookup runs no pass at all."""
+    return LOOKUP if drafter.kind == "lookup" else f"{drafter.draft} {drafter.draft_weights}"
 
 
 def drift(found: Factors) -> float | None:
@@ -62,7 +69,7 @@ def corrected(option: Option, found: Factors) -> Option:
     """The option at the corrected step times; its acceptance and its selection stay."""
     price, gamma = option.price, option.candidate.gamma
     drafter = option.candidate.drafter
-    draft = found.by_weights.get(drafter.draft_weights, found.draft) if drafter else 1.0
+    draft = found.by_passes.get(_passes_of(drafter), found.draft) if drafter else 1.0
     changed = replace(
         price, plain=price.plain * found.plain, draft=price.draft * draft,
         verify=price.verify * found.verify,

@@ -89,7 +89,7 @@ def price(
 
     With fewer surveyed rows than slots the batch is filled with rows like them; more wait.
     """
-    steps = prices(candidate, place)
+    steps = _mixed(prices(candidate, place), evidence.drafting)
     tokens = _rows(evidence.tokens, place.batch)
     before = schedule(tokens, [at.plain for at in steps], place.batch)
     option = Option(
@@ -122,6 +122,17 @@ def price(
         length=evidence.length, interval=evidence.interval, range=ends,
         per_position=evidence.per_position,
     )  # fmt: skip
+
+
+def _mixed(steps: Sequence[StepPrice], drafting: float) -> list[StepPrice]:
+    """A step in which no row drafts verifies nothing: it is one of plain decoding."""
+    if drafting == 1:
+        return list(steps)
+    found = []
+    for rows, at in enumerate(steps, start=1):
+        none = (1 - drafting) ** rows
+        found.append(replace(at, verify=none * at.plain + (1 - none) * at.verify))
+    return found
 
 
 def plain_option(place: Place, evidence: Evidence, prices: Prices, memory: Memory) -> Option:

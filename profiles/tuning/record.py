@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
+from magicdec.profiles.storage.drafter import Drafter
 from magicdec.profiles.tuning.candidate import Candidate
 from magicdec.profiles.tuning.correcting import corrected
 from magicdec.profiles.tuning.objective import Objective
@@ -82,15 +83,12 @@ def _answer(answer: Answer, objective: Objective, command: str | None) -> dict[s
 
 
 def _candidate(candidate: Candidate) -> dict[str, Any]:
-    drafter = candidate.drafter
-    if drafter is None:
-        return {"selector": None, "selector_options": None, "budget": None, "gamma": 0,
-                "draft_weights": None}  # fmt: skip
-    return {
-        "selector": drafter.selector, "selector_options": dict(drafter.selector_options),
-        "budget": drafter.budget, "gamma": candidate.gamma,
-        "draft_weights": drafter.draft_weights,
-    }  # fmt: skip
+    """Members of a drafter are null for plain decoding."""
+    known: dict[str, Any] = {field.name: None for field in fields(Drafter)}
+    if candidate.drafter is not None:
+        known = asdict(candidate.drafter)
+        known["selector_options"] = dict(candidate.drafter.selector_options)
+    return known | {"gamma": candidate.gamma}
 
 
 def _option(option: Option) -> dict[str, Any]:

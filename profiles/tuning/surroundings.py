@@ -23,6 +23,14 @@ def places_around(place: Place, most_context: int) -> list[Place]:
     return [Place(batch, context) for batch in batches for context in within]
 
 
+def leading(options: Sequence[Option], objective: Objective) -> set[Candidate]:
+    """The best drafter for each γ: all of them at all places would take seconds."""
+    best: dict[int, Option] = {}
+    for option in sorted(options, key=objective.value):
+        best[option.candidate.gamma] = option
+    return {option.candidate for option in best.values() if not option.candidate.plain}
+
+
 def best_around(
     known: Known, place: Place, objective: Objective, prices: Prices
 ) -> Option | None:  # fmt: skip

@@ -11,8 +11,10 @@ from magicdec.engine.events import Event, PrefillProgress, StepFinished
 from magicdec.engine.request import Request
 from magicdec.engine.session import Session
 from magicdec.profiles.calibrated import Calibration
+from magicdec.profiles.calibration_fit import shape_of
+from magicdec.profiles.costs.shapes import ModelShape
 from magicdec.profiles.passes import Passes
-from magicdec.profiles.survey.surveying import Survey, Surveyed
+from magicdec.profiles.survey.surveying import Survey, Surveyed, as_run
 from magicdec.profiles.tuning.acceptance import evidence
 from magicdec.profiles.tuning.allowance import Allowance
 from magicdec.profiles.tuning.candidate import PLAIN, Candidate, Place
@@ -21,7 +23,7 @@ from magicdec.profiles.tuning.evidence import Evidence
 from magicdec.profiles.tuning.machine import CalibratedPrices
 from magicdec.profiles.tuning.pricing import Memory, Option, plain_option, price
 from magicdec.profiles.tuning.question import Answer, Question
-from magicdec.profiles.tuning.surroundings import Known, best_around, places_around
+from magicdec.profiles.tuning.surroundings import Known, best_around, leading, places_around
 from magicdec.profiles.tuning.verifying import Verification, Watch, config_of
 
 LEAST_ROWS, MOST_ROWS = 4, 16  # surveyed; fewer say little, more take long
@@ -74,6 +76,7 @@ class Tuner:
             self.calibration,
             {answer.context: mean(len(request.tokens) for request in requests)},
             asked.config.max_new_tokens / 2,
+            self._models(),
         )
         found, known = survey.results(), list[tuple[Candidate, Evidence]]()
         for done, drafter in enumerate(asked.drafters):
@@ -84,13 +87,20 @@ class Tuner:
             known += self._price(answer, next(found), prices)
         if len(asked.contexts) * len(asked.batches) == 1:
             self.watch("the map around it", None)
-            answer.around = list(
-                self._around(Place(asked.batches[0], answer.context), known, prices)
-            )
+            best = leading(answer.options, asked.objective)
+            known = [(who, evidence) for who, evidence in known if who in best]
+            place = Place(asked.batches[0], answer.context)
+            answer.around = list(self._around(place, known, prices))
+
+    def _models(self) -> dict[str, ModelShape]:
+        """Sizes of the models that draft for another."""
+        configs = {d.draft: d.config(self.question.config, 1) for d in self.question.drafters}
+        specs = {name: self.session.draft_spec(config) for name, config in configs.items()}
+        return {name: shape_of(spec, name) for name, spec in specs.items() if spec is not None}
 
     def _fitting(self, requests: Sequence[Request]) -> Sequence[Request]:
         """As many of the rows as a survey has memory for: it holds all of them at once."""
-        config, longest = config_of(PLAIN, self.question.config), 0
+        config, longest = as_run(self.question.config, self.question.drafters), 0
         for count in range(len(requests), 1, -1):
             longest = max(len(request.tokens) for request in requests[:count])
             forecast = self.session.forecast(config, batch=count, context=longest)

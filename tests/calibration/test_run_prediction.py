@@ -16,8 +16,11 @@ from magicdec.profiles.run_prediction import (
     error_terms,
     predict_run,
 )
+from magicdec.profiles.storage.drafter import Drafter
 
-WORK = Work(4, (4000,) * 4, (65,) * 4, 3, "snapkv", 256, "int8")
+SNAPKV = Drafter("snapkv", (), 256, 0.0, "int8")
+WORK = Work(4, (4000,) * 4, (65,) * 4, 3, SNAPKV)
+WHOLE = replace(WORK, drafter=replace(SNAPKV, draft_kv="full"))
 SURE, NEVER = Assumed((1.0,), ""), Assumed((0.0,), "")
 
 
@@ -45,7 +48,7 @@ def test_selection_is_paid_once_a_row(calibration):
     made = calibration()
     found = predict_run(made, WORK, SURE)
     assert found.select == pytest.approx(4 * made.selection("snapkv").seconds(4000), rel=0.02)
-    assert predict_run(made, replace(WORK, budget=None), SURE).select == 0
+    assert predict_run(made, WHOLE, SURE).select == 0
     longer = predict_run(made, replace(WORK, new_tokens=(257,) * 4), SURE)
     assert longer.speedup > found.speedup
 
@@ -64,11 +67,14 @@ def test_more_acceptance_is_never_slower(calibration, low, high, gamma):
 
 def test_what_is_assumed_says_where_it_comes_from(calibration):
     made = calibration()
-    known = assume(made, replace(WORK, budget=300))
+    known = assume(made, replace(WORK, drafter=replace(SNAPKV, budget=300)))
     assert known.rates == (0.9, 0.8, 0.7) and "snapkv 256" in known.source
     assert known.padded(5) == (0.9, 0.8, 0.7, 0.7, 0.7) and known.padded(2) == (0.9, 0.8)
-    assert "assumed" in assume(made, replace(WORK, selector="mine:Own")).source
-    assert assume(made, replace(WORK, budget=None)).rates == (1.0,)
+    assert (
+        "assumed"
+        in assume(made, replace(WORK, drafter=replace(SNAPKV, selector="streaming"))).source
+    )
+    assert assume(made, WHOLE).rates == (1.0,)
 
 
 def test_the_largest_part_of_an_error_is_named():

@@ -12,10 +12,11 @@ from magicdec.engine.request import Request
 from magicdec.engine.trees.shape import ShapeSearch
 from magicdec.profiles.calibration import save_calibration
 from magicdec.profiles.run_prediction import Work, full_step
+from magicdec.profiles.storage.drafter import Drafter
 from magicdec.profiles.tree_choice import choose_tree
 
 RATES = (0.7, 0.4, 0.3, 0.2)
-WORK = Work(1, (4000,), (65,), 5, "snapkv", 256, "int8")
+WORK = Work(1, (4000,), (65,), 5, Drafter("snapkv", (), 256, 0.0, "int8"))
 
 
 def faster(made, flops: float):

@@ -387,3 +387,35 @@ def test_a_smaller_draft_cache_leaves_more_room(capsys: pytest.CaptureFixture[st
     }  # fmt: skip
     assert rows[256] > rows[1024] > rows["full"]
     assert {cell["budget"]: cell["largest_batch"] for cell in document["cells"]} == rows
+
+
+PRICED = ("--model", "llama-3.1-8b", "--hardware", "H100")
+
+
+def test_other_drafters_are_priced(capsys: pytest.CaptureFixture[str]) -> None:
+    def cell(*arguments: str) -> tuple[str, dict[str, Any]]:
+        where = ("--batch", "8", "--context", "32k", "--gamma", "3", "--format", "json")
+        document = json.loads(output(capsys, *PRICED, *where, *arguments))
+        return document["draft"]["who"], document["cells"][0]
+
+    itself, own = cell()
+    who, lookup = cell("--draft", "lookup")
+    assert (itself, who) == ("the model itself", "lookup")
+    assert lookup["draft_step_ms"] == 0 and lookup["draft_kv_bytes"] == 0
+    assert lookup["speedup"] > own["speedup"]
+    who, exit = cell("--draft", "layers:16")
+    assert "16 layers" in who and exit["draft_step_ms"] < own["draft_step_ms"]
+    assert exit["weights_bytes"] == own["weights_bytes"]
+    assert cell("--draft", "llama-3.2-1b") == cell("--draft-model", "llama-3.2-1b")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--draft", "layers:99"), ("--draft", "layers:x"), ("--draft", "lookup", "--budget", "64"),
+     ("--draft", "lookup", "--draft-model", "llama-3.2-1b"), ("--draft", "no-such-model")],
+)  # fmt: skip
+def test_drafts_that_cannot_be_priced_are_one_line(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    said = refused(capsys, ["predict", *PRICED, *arguments])
+    assert arguments[1].partition(":")[0] in said

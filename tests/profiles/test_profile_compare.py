@@ -65,6 +65,22 @@ def test_a_slower_cell_is_found_and_the_gate_closes(make, files, noise, magicdec
     assert code == 0 and "no significant regression" in err
 
 
+def test_regressions_are_listed_up_to_ten(make, files, noise, magicdec, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    a, b = files(
+        [make.cell(batch, noise=noise(1.0)) for batch in range(1, 15)],
+        [make.cell(batch, noise=noise(1.5)) for batch in range(1, 15)],
+    )
+    code, out, err = magicdec("profile", "compare", a, b, "--threshold", "5%")
+    assert code == 1
+    assert err.count("regression: ") == 10 and "and 18 more regressions" in err
+    heading = out.splitlines()[0].split()
+    assert heading[0] == "batch" and len(set(heading)) == len(heading)
+    assert all(len(line) <= 60 for line in out.splitlines())
+    document = magicdec("profile", "compare", a, b, "--threshold", "5%", "--format", "json")[1]
+    assert len(json.loads(document)["regressions"]) == 28
+
+
 def test_a_faster_cell_is_no_regression(make, files, noise, magicdec):
     a, b = files([make.cell(noise=noise(1.0))], [make.cell(noise=noise(0.8))])
     code, out, _ = magicdec("profile", "compare", a, b, "--threshold", "0%", "--format", "json")
@@ -75,7 +91,8 @@ def test_a_faster_cell_is_no_regression(make, files, noise, magicdec):
 def test_one_repeat_is_not_tested_and_stops_nothing(make, files, magicdec):
     a, b = files([make.cell(noise=(1.0,))], [make.cell(noise=(9.0,))])
     code, out, err = magicdec("profile", "compare", a, b, "--threshold", "1%")
-    assert code == 0 and "not testable: one repeat" in out and "regression:" not in err
+    assert code == 0 and "one repeat" in out and "regression:" not in err
+    assert "2 of 2 figures could not be tested; record both with --repeat 3" in err
     code, out, _ = magicdec("profile", "compare", a, b, "--format", "json")
     assert verdicts(out)[1, "speedup"] == {
         "a": pytest.approx(3.4 / 1.8), "b": pytest.approx(3.4 / 16.2), "p": None,

@@ -53,6 +53,21 @@ def test_the_table_tells_all_parts(recorded, magicdec, monkeypatch):
     assert f"mean error {mean:.0%}" in out
 
 
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_narrow_terminals_get_fewer_columns_and_smaller_plots(
+    recorded, magicdec, monkeypatch, width
+):
+    monkeypatch.setenv("COLUMNS", str(width))
+    out = magicdec("profile", "show", recorded)[1]
+    assert all(len(line) <= width for line in out.splitlines())
+    heading = next(line for line in out.splitlines() if " drafter " in line)
+    assert {"context", "drafter", "γ", "speedup", "lossless"} <= set(heading.split())
+    assert ("tokens/s" in heading, "predicted" in heading) == (width > 60, width > 80)
+    assert ("no room for: " in out) == (width < 120)
+    for part in ("best measured speedup", "against budget", "by position", "phases", "predicted"):
+        assert part in out
+
+
 def test_phase_shares_are_those_of_the_fastest_cells(recorded, magicdec):
     out = magicdec("profile", "show", recorded)[1]
     line = next(line for line in out.splitlines() if line.startswith("B 4, 8,000, γ 3"))

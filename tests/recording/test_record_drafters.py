@@ -44,6 +44,30 @@ def test_every_drafter_is_measured_and_lossless(
     assert path.read_bytes() == before, "all of it was there"
 
 
+def test_trees_are_cells_like_others(
+    record: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "trees.jsonl"
+    grid = ("--tree", "none,specexec,sequoia", "--tree-nodes", "6", "--draft", "self,lookup")
+    assert record("-o", str(path), *grid, "--budget", "24", grid=SMALL) == 0, (
+        capsys.readouterr().err
+    )
+    cells = read_profile(path).cells
+    assert [cell.key.way for cell in cells] == [
+        "snapkv 24", "snapkv 24 specexec 6", "snapkv 24 sequoia 6", "lookup"
+    ]  # fmt: skip
+    for cell in cells[1:3]:
+        assert cell.status == "ok" and cell.lossless.ok and cell.key.tree_nodes == 6
+        assert len(cell.drafted_per_position) <= 2 < cell.num_draft_tokens / cell.num_spec_steps
+    from magicdec.cli.main import run_command_line
+
+    for format in ("table", "csv", "json"):
+        assert run_command_line(["profile", "show", str(path), "--format", format]) == 0
+    code = run_command_line(["profile", "export", str(path), "--to", "vllm", "--tree", "specexec",
+                             "--gamma", "2", "--draft-model", "m"])  # fmt: skip
+    assert code == 2 and "cannot express a tree" in capsys.readouterr().err
+
+
 def test_a_draft_that_cannot_work_fails_its_own_cells(
     record: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

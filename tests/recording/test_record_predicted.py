@@ -38,6 +38,7 @@ def test_a_prediction_is_that_of_the_cost_model() -> None:
     assert found is not None and found.speedup is not None
     step = found.step
     assert step.plain and step.draft and step.verify
+    assert step.select == 0, "chosen once, before the first step"
     assert step.draft < step.plain < step.verify, "drafts read less, a verify pass computes more"
     # By hand: Ω of three positions at 0.9, over T_T / (γ·T_D + T_V); row ends cost a little.
     omega = 1 + 0.9 + 0.81 + 0.729
@@ -50,6 +51,34 @@ def test_a_prediction_is_that_of_the_cost_model() -> None:
     whole = predict(replace(KEY, selector="full"), ROWS, 64)
     assert whole is not None and whole.step.draft is not None
     assert whole.step.draft > step.draft, "the whole cache is read by its drafts"
+
+
+WAYS = [
+    {"draft": "lookup"}, {"draft": "layers:10"}, {"draft_kv": "full"},
+    {"draft": "small", "draft_kv": "full"}, {"draft": "small"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: " ".join(way.values()))
+def test_every_drafter_has_a_prediction(way: dict[str, str]) -> None:
+    small = replace(MADE.model, name="small", layers=10)
+    predict = Predictor(MADE, lambda name: small if name == "small" else None)
+    repeats = [Request(f"doc{i}", (1, 2, 3, 4, 5) * 800, i) for i in range(2)]
+    found, itself = (predict(key, repeats, 64) for key in (replace(KEY, **way), KEY))
+    assert found is not None and found.speedup and found.step.draft and itself is not None
+    assert found.step.plain == itself.step.plain and found.step.verify == itself.step.verify
+    assert itself.step.draft is not None and found.step.draft is not None
+    if way.get("draft") == "lookup":
+        assert found.step.draft < itself.step.draft / 10, "no model runs"
+        assert found.speedup > itself.speedup, "the document repeats itself"
+        new = predict(replace(KEY, **way), [Request("n", tuple(range(4000)), 0)], 64)
+        assert new is not None and new.speedup is not None and new.speedup < 1.01
+    elif way.get("draft_kv") is None:
+        assert found.step.draft < itself.step.draft, "fewer layers"
+
+
+def test_a_draft_model_of_unknown_sizes_is_not_predicted() -> None:
+    assert Predictor(MADE)(replace(KEY, draft="small"), ROWS, 64) is None
 
 
 def test_nothing_is_predicted_without_a_calibration_or_steps() -> None:

@@ -109,16 +109,32 @@ def test_an_interval_needs_two_rows_and_holds_the_pooled_length() -> None:
     assert length_interval([rows[0]] * 5) == pytest.approx((rows[0].mean_acceptance_length,) * 2)
 
 
-def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
+@pytest.mark.parametrize(("rows", "alpha"), [(2, 0.7), (3, 0.95), (6, 0.7), (12, 0.97)])
+def test_the_interval_holds_the_truth_as_often_as_it_says(rows: int, alpha: float) -> None:
     rng = np.random.default_rng(1)
-    truth = 1 + 0.7 + 0.7**2 + 0.7**3
+    truth = walk(np.full(200, alpha), 3).mean_acceptance_length
     held = 0
     for _ in range(200):
-        rows = [walk((rng.random(200) < 0.7).astype(float), 3) for _ in range(6)]
-        interval = length_interval(rows)
+        walks = [walk((rng.random(200) < alpha).astype(float), 3) for _ in range(rows)]
+        interval = length_interval(walks)
         assert interval is not None
-        held += interval[0] <= truth <= interval[1]
+        low, high = interval
+        assert 1 < low <= high < 4, "inside without being cut"
+        held += low <= truth <= high
     assert 180 <= held <= 199
+
+
+def test_an_interval_near_the_end_reaches_further_to_the_roomy_side() -> None:
+    rows = [walk(np.array([1.0] * 60 + [0.0] * misses), 3) for misses in (0, 1, 3)]
+    low, high = length_interval(rows) or (0.0, 0.0)
+    length = pooled(rows).mean_acceptance_length
+    assert length - low > high - length > 0
+
+
+def test_rows_that_accept_all_or_nothing_have_an_interval_of_no_width() -> None:
+    assert length_interval([walk(np.ones(41), 4)] * 3) == (5.0, 5.0)
+    assert length_interval([walk(np.zeros(41), 4)] * 3) == (1.0, 1.0)
+    assert length_interval([walk(np.ones(0), 4)] * 3) == (1.0, 1.0)  # nothing drafted
 
 
 def test_a_walk_knows_rates_of_drafted_positions_only() -> None:

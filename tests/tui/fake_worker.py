@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ from typing import Any
 from magicdec.cli import session_api
 from magicdec.cli.knobs import Settings
 from magicdec.cli.tui import worker
+from magicdec.cli.tune_session import TuneOutcome
 from magicdec.engine.config import DecodeConfig
+from magicdec.engine.errors import OutOfMemoryError
 from magicdec.engine.report import RunReport
 from magicdec.engine.verdict import Losslessness
 from magicdec.profiles.costs.shapes import ModelShape
@@ -39,6 +42,17 @@ class Fake(fake.FakeSession):  # type: ignore[name-defined, misc]
 
     def check(self, plain: RunReport, speculative: RunReport) -> Losslessness:
         return Losslessness(True)
+
+    def spell(self, before: int, tokens: Sequence[int]) -> str:
+        return " ".join(map(str, tokens))
+
+    def tune(self, outcome: TuneOutcome, progress: Any) -> None:
+        """Step after step that takes a while and says nothing; see the scene for its end."""
+        progress("surveying", 0.25)
+        if self.scene == "tune-fails":
+            raise OutOfMemoryError("needs 40 GiB, 16 are free")
+        while self.scene == "tune-hangs":
+            time.sleep(0.01)
 
     def run(self, config: DecodeConfig) -> Any:
         if self.scene == "die":

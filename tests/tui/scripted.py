@@ -129,7 +129,10 @@ def speculative_events(settings: Settings = SETTINGS) -> Iterator[Event]:
                 ids = tuple(range(done[row], done[row] + accepted + 1))
                 text = [_word(row, i) for i in ids]
                 chars = len("".join(text[:accepted]))
-                shares.append(RowStep(row, ids, "".join(text), drafted, accepted, chars))
+                wrong = (7,) * (drafted - accepted)
+                shares.append(
+                    RowStep(row, ids, "".join(text), drafted, accepted, chars, rejected=wrong)
+                )
                 done[row] += accepted + 1
         step += 1
         phases = PhaseTimes(
@@ -180,6 +183,10 @@ def screen_text(app: TuningApp) -> list[str]:
     lines = ["".join(segment.text for segment in strip).rstrip() for strip in strips[:height]]
     assert all(len(line) <= width for line in lines)
     return lines
+
+
+def text_of(app: TuningApp) -> str:
+    return "\n".join(screen_text(app))
 
 
 def _opening(settings: Settings, reused: bool = False) -> Iterator[Event]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +25,7 @@ from textual.pilot import Pilot
 
 from magicdec.cli.live_state import PLAIN, SPECULATIVE
 from magicdec.cli.tui.app import TuningApp
-from magicdec.cli.tui.messages import Gone, Happened, PassBegan, RunEnded
+from magicdec.cli.tui.messages import Gone, Happened, PassBegan, RunEnded, TuneEnded, TuneStep
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "tui"
 Make = Callable[[], TuningApp]
@@ -51,7 +52,8 @@ async def running(pilot: Pilot[None], link: ScriptedLink, clock: FakeClock) -> N
     settings = link.runs[-1].settings
     link.tell(begin(2, settings, 1), PassBegan(2, SPECULATIVE))
     clock.seconds += 7
-    link.tell(*(Happened(2, event) for event in list(speculative_events(settings))[:13]))
+    events = list(speculative_events(settings))[:13]
+    link.tell(*(Happened(2, event, ((0, " two"), (1, " as it"))) for event in events))
     await pilot.pause(0.5)
 
 
@@ -75,6 +77,50 @@ def test_finished(size: str, app: TuningApp, link: ScriptedLink, clock: FakeCloc
         compare(f"finished-{size}", screen_text(app))
 
     drive(app, steps, SIZES[size])
+
+
+def test_welcome(app: TuningApp, link: ScriptedLink) -> None:
+    """What a newcomer sees first."""
+
+    async def steps(pilot: Pilot[None]) -> None:
+        link.tell(READY)
+        await settle(pilot)
+        compare("welcome", screen_text(app))
+
+    drive(app, steps)
+
+
+def test_tuning_and_its_answer(app: TuningApp, link: ScriptedLink) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
+        link.tell(READY)
+        await settle(pilot)
+        await pilot.press("t")
+        await settle(pilot)
+        compare("tune-asks", screen_text(app))
+        await pilot.press("enter")
+        link.tell(TuneStep(-1, "round 1 of 2: streaming 128, γ 2, int8", 0.5))
+        await pilot.pause(0.5)
+        compare("tuning", screen_text(app))
+        answer = dataclasses.replace(SETTINGS, selector="streaming", budget=128, gamma=2)
+        why = ("It drafts in a fifth of a plain step, and 1.8 of 2 tokens are accepted.",)
+        headline = "Use streaming 128, γ 2, int8: 1.31× measured (1.29 to 1.33)"
+        link.tell(TuneEnded(-1, "finished", None, answer, headline, why))
+        await settle(pilot)
+        compare("tuned", screen_text(app))
+
+    drive(app, steps)
+
+
+def test_a_run_that_does_not_fit(app: TuningApp, link: ScriptedLink) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
+        link.tell(READY)
+        await pilot.press("r")
+        why = "the run needs 40.0 GiB, 16.0 are free: batch 2 at context 4,000 fits"
+        link.tell(begin(1), RunEnded(1, "failed", why))
+        await settle(pilot)
+        compare("failed", screen_text(app))
+
+    drive(app, steps)
 
 
 def test_paused(app: TuningApp, link: ScriptedLink, clock: FakeClock) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pty
+import queue
 import subprocess
 import sys
 import threading
@@ -23,9 +24,20 @@ from magicdec_scripted import (
 
 from magicdec.cli.live_state import SPECULATIVE
 from magicdec.cli.tui.app import TuningApp
-from magicdec.cli.tui.messages import Happened, Open, PassBegan, Report, Run, RunEnded, Stop
+from magicdec.cli.tui.messages import (
+    Happened,
+    Open,
+    PassBegan,
+    Report,
+    Run,
+    RunEnded,
+    Stop,
+    Tune,
+    TuneEnded,
+    TuneStep,
+)
 from magicdec.cli.tui.replay import Moment, Replay, demo_file, write_recording
-from magicdec.cli.tui.session_log import SessionLog
+from magicdec.cli.tui.session_log import SessionLog, recorded_run
 from magicdec.cli.tui.state import Tuning
 from magicdec.profiles.storage.reading import read_profile
 
@@ -105,6 +117,23 @@ def test_a_replayed_run_can_be_stopped(tmp_path: Path) -> None:
     assert heard[-1] == RunEnded(1, "stopped") and len(heard) < 10
 
 
+def test_a_replay_without_a_tuning_says_so_and_one_with_it_plays_it(tmp_path: Path) -> None:
+    found = TuneEnded(-1, "finished", answer=SETTINGS, headline="Use it")
+    recorded: list[Report] = [READY, *a_run(1), TuneStep(-1, "surveying", 0.5), found]
+    for count, wanted in ((len(recorded), "finished"), (len(recorded) - 2, "failed")):
+        path = tmp_path / f"{wanted}.jsonl"
+        write_recording(path, [Moment(0, report) for report in recorded[:count]])
+        heard: queue.SimpleQueue[Report] = queue.SimpleQueue()
+        replay = Replay(path, speed=0)
+        replay.start(heard.put)
+        replay.send(Tune(-4, SETTINGS, ("snapkv",)))
+        end = heard.get(timeout=10)
+        while not isinstance(end, TuneEnded):
+            end = heard.get(timeout=10)
+        replay.close()
+        assert (end.run, end.status) == (-4, wanted)
+
+
 def tuning_of(*reports: list[Report]) -> Tuning:
     tuning = Tuning(FakeClock())
     tuning.apply(READY)
@@ -120,7 +149,7 @@ def test_the_log_is_a_profile_that_grows_with_every_run(tmp_path: Path) -> None:
     other = SETTINGS.__class__(context=1000, batch=2, max_new_tokens=25, budget=64)
     tuning = tuning_of(a_run(1), a_run(2, other, plain=False))
     for count, run in enumerate(tuning.runs.values(), start=1):
-        assert log.append(run, tuning) is None
+        assert log.keep(recorded_run(run, tuning)) is None
         assert len(read_profile(log.path).cells) == count
     log.close()
     profile = read_profile(log.path)
@@ -139,7 +168,7 @@ def test_a_stopped_run_is_kept_as_one_that_failed(tmp_path: Path) -> None:
     part += [Happened(2, event) for event in list(speculative_events())[:9]]
     tuning = tuning_of(reports, [*part, RunEnded(2, "stopped")])
     log = SessionLog(tmp_path / "log.jsonl")
-    assert log.append(tuning.runs[2], tuning) is None
+    assert log.keep(recorded_run(tuning.runs[2], tuning)) is None
     (cell,) = read_profile(log.path).cells
     assert cell.status == "failed" and cell.error == "interrupted" and cell.drafted
 
@@ -148,7 +177,7 @@ def test_a_log_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     log = SessionLog(tmp_path / "file" / "log.jsonl")
     tuning = tuning_of(a_run(1))
-    trouble = log.append(tuning.runs[1], tuning)
+    trouble = log.keep(recorded_run(tuning.runs[1], tuning))
     assert trouble is not None and "cannot be written" in trouble
 
 

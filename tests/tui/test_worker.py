@@ -29,6 +29,9 @@ from magicdec.cli.tui.messages import (
     RunBegan,
     RunEnded,
     Stop,
+    Tune,
+    TuneEnded,
+    TuneStep,
 )
 from magicdec.cli.tui.wire import encode
 from magicdec.engine.events import StepFinished
@@ -112,6 +115,35 @@ def test_stop_takes_effect_within_a_step(talks: list[Talk]) -> None:
     assert isinstance(end, RunEnded) and end.status == "finished"
 
 
+def test_a_tuning_is_interrupted_wherever_it_is_and_a_run_may_follow(talks: list[Talk]) -> None:
+    talk = start(talks, "tune-hangs")
+    talk.until(Ready)
+    talk.send(Tune(-1, SETTINGS, ("snapkv",)))
+    assert talk.until(TuneStep)[-1] == TuneStep(-1, "surveying", 0.25)
+    talk.send(Stop(-1))
+    end = talk.until(TuneEnded)[-1]
+    assert isinstance(end, TuneEnded) and (end.status, end.answer) == ("stopped", None)
+    talk.send(Stop(-2), Tune(-2, SETTINGS, ("snapkv",)))  # stopped before it began
+    assert [type(report) for report in talk.until(TuneEnded)] == [TuneEnded]
+    talk.send(Run(1, SETTINGS))
+    run = talk.until(RunEnded)[-1]
+    assert isinstance(run, RunEnded) and run.status == "finished"
+
+
+@pytest.mark.parametrize(
+    ("selectors", "said"), [(("snapkv",), "needs 40 GiB"), (("pink",), "'pink'")]
+)
+def test_a_tuning_that_fails_says_why(
+    talks: list[Talk], selectors: tuple[str, ...], said: str
+) -> None:
+    talk = start(talks, "tune-fails")
+    talk.until(Ready)
+    talk.send(Tune(-1, SETTINGS, selectors))
+    end = talk.until(TuneEnded)[-1]
+    assert isinstance(end, TuneEnded) and end.status == "failed"
+    assert end.error is not None and said in end.error
+
+
 @pytest.mark.parametrize(("scene", "said"), [("document", "missing.txt"), ("model", "no model"),
                                              ("crash", "fallen over")])  # fmt: skip
 def test_what_cannot_be_opened_is_one_line_and_can_be_tried_again(
@@ -163,7 +195,9 @@ def test_closing_ends_the_process_soon_and_silently(talks: list[Talk], busy: boo
         talk.until(RunBegan)
     before = time.monotonic()
     talk.link.close()
-    assert process.poll() is not None and time.monotonic() - before < 2
+    seconds = time.monotonic() - before
+    print(f"closed in {seconds:.1f} s")  # about 2 at most, where nothing else takes the machine
+    assert process.poll() is not None and seconds < TIMEOUT
     while not talk.heard.empty():
         assert not isinstance(talk.heard.get(), Gone)
 

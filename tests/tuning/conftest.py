@@ -1,12 +1,17 @@
-"""Hand-made machines and drafters."""
+"""Hand-made machines and drafters, and the command with a tiny model on a calibration of ours."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from magicdec.cli.main import run_command_line
+from magicdec.profiles.calibrated import Calibration, Selection, fingerprint_of
+from magicdec.profiles.calibration import save_calibration
+from magicdec.profiles.costs.hardware import Constants, Device, Hardware
 from magicdec.profiles.storage.drafter import Drafter
 from magicdec.profiles.tuning.candidate import Candidate, Place
 from magicdec.profiles.tuning.evidence import Evidence
@@ -42,3 +47,60 @@ class Machine:
 def made() -> SimpleNamespace:
     """All of this module: test modules cannot import each other."""
     return SimpleNamespace(drafter=drafter, evidence=evidence, Machine=Machine, ROOMY=ROOMY)
+
+
+@pytest.fixture
+def model(checkpoint: Path) -> Path:
+    return checkpoint
+
+
+@pytest.fixture
+def calibrated(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Stores a calibration of a machine whose draft steps take so much of a plain step."""
+    from magicdec.engine.session import open_session
+    from magicdec.profiles.calibration_fit import shape_of
+
+    monkeypatch.setenv("MAGICDEC_CACHE_DIR", str(tmp_path / "cache"))
+    session = open_session(str(model), attention="sdpa")
+
+    def store(draft: float, plain: float = 0.01) -> None:
+        device = Device("by hand", 1e9, 1e12, 1e12)  # next to nothing but what a pass always costs
+        hardware = Hardware(
+            device, constants=Constants(launch_s=plain),
+            by_weights={"int8": Constants(launch_s=plain * draft)},
+        )  # fmt: skip
+        save_calibration(
+            Calibration(
+                "2026-11-30T00:00:00+00:00", fingerprint_of(session.environment()),
+                shape_of(session.spec, session.model_name), hardware,
+                (Selection("snapkv", 0.001, 0.0),),
+            )
+        )  # fmt: skip
+
+    return store
+
+
+@pytest.fixture
+def tune(
+    model: Path, calibrated: Callable[..., None], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> Callable[..., str]:  # fmt: skip
+    """Runs the command; `draft` is that of `calibrated`. Returns stdout, or stderr for errors."""
+    (tmp_path / "doc.txt").write_text("All the world is a stage, and all the men merely play. " * 5)
+    monkeypatch.setattr("platformdirs.user_config_dir", lambda name: str(tmp_path / "user"))
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(tmp_path)
+
+    def run(
+        *arguments: str, draft: float = 0.1, plain: float = 0.01, code: int = 0,
+        error: bool = False,
+    ) -> str:  # fmt: skip
+        calibrated(draft, plain)
+        fixed = ["tune", "doc.txt", "--model", str(model), "--attention", "sdpa"]
+        fixed += ["--max-new-tokens", "16", "--ignore-eos"]
+        found = run_command_line([*fixed, *arguments])
+        out, err = capsys.readouterr()
+        assert found == code, err
+        return err if error else out
+
+    return run

@@ -8,92 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from magicdec.cli import progress
+from magicdec.cli.knobs import Settings
 from magicdec.cli.main import run_command_line
-from magicdec.profiles.calibrated import Calibration, Selection, fingerprint_of
-from magicdec.profiles.calibration import save_calibration
-from magicdec.profiles.costs.hardware import Constants, Device, Hardware
 from magicdec.profiles.storage.reading import read_profile
 
-ALPHABET = sorted(pre_tokenizers.ByteLevel.alphabet())
 Tune = Callable[..., str]
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a seeded two-layer Llama over bytes."""
-    import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    folder = tmp_path_factory.mktemp("model") / "tiny"
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(ALPHABET) + 1, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
-        num_attention_heads=4, num_key_value_heads=2, head_dim=16, max_position_embeddings=512,
-        initializer_range=0.2, bos_token_id=None, eos_token_id=len(ALPHABET),
-        tie_word_embeddings=False,
-    )  # fmt: skip
-    LlamaForCausalLM(config).save_pretrained(folder)
-    tokenizer = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(ALPHABET)}, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens(["</s>"])
-    tokenizer.save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>"}))
-    return folder
-
-
-@pytest.fixture
-def calibrated(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[float], None]:
-    """Stores a calibration of a machine whose draft steps take so much of a plain step."""
-    from magicdec.engine.session import open_session
-    from magicdec.profiles.calibration_fit import shape_of
-
-    monkeypatch.setenv("MAGICDEC_CACHE_DIR", str(tmp_path / "cache"))
-    session = open_session(str(model), attention="sdpa")
-
-    def store(draft: float) -> None:
-        device = Device("by hand", 1e9, 1e12, 1e12)  # next to nothing but what a pass always costs
-        hardware = Hardware(
-            device, constants=Constants(launch_s=0.01),
-            by_weights={"int8": Constants(launch_s=0.01 * draft)},
-        )  # fmt: skip
-        save_calibration(
-            Calibration(
-                "2026-11-30T00:00:00+00:00", fingerprint_of(session.environment()),
-                shape_of(session.spec, session.model_name), hardware,
-                (Selection("snapkv", 0.001, 0.0),),
-            )
-        )  # fmt: skip
-
-    return store
-
-
-@pytest.fixture
-def tune(
-    model: Path, calibrated: Callable[[float], None], tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> Tune:  # fmt: skip
-    """Runs the command; `draft` is that of `calibrated`. Returns stdout, or stderr for errors."""
-    (tmp_path / "doc.txt").write_text("All the world is a stage, and all the men merely play. " * 5)
-    monkeypatch.setattr("platformdirs.user_config_dir", lambda name: str(tmp_path / "user"))
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str, draft: float = 0.1, code: int = 0, error: bool = False) -> str:
-        calibrated(draft)
-        fixed = ["tune", "doc.txt", "--model", str(model), "--attention", "sdpa"]
-        fixed += ["--max-new-tokens", "16", "--ignore-eos"]
-        found = run_command_line([*fixed, *arguments])
-        out, err = capsys.readouterr()
-        assert found == code, err
-        return err if error else out
-
-    return run
 
 
 FEW = ("--selector", "snapkv", "--budget", "40", "--gamma", "1,2")
@@ -266,3 +187,71 @@ def test_bad_input_is_refused_in_one_line_before_the_model_is_opened(
 def test_a_document_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["tune"]) == 2
     assert "no document given" in capsys.readouterr().err
+
+
+def test_the_app_puts_the_same_questions_and_gets_its_answer_as_settings(
+    model: Path, calibrated: Callable[[float], None], tmp_path: Path
+) -> None:
+    from magicdec.cli.tui.messages import Open, Report, Tune, TuneEnded, TuneStep
+    from magicdec.cli.tui.session_log import tuned_profile
+    from magicdec.cli.tui.wire import decode, encode
+    from magicdec.cli.tui.worker import Worker
+
+    calibrated(0.1)
+    (tmp_path / "doc.txt").write_text("All the world is a stage, and all the men merely play. " * 5)
+    settings = Settings(
+        model=str(model), attention="sdpa", context=200, max_new_tokens=16, ignore_eos=True
+    )
+    reports: list[Report] = []
+    worker = Worker(reports.append)
+    worker.handle(Open((str(tmp_path / "doc.txt"),), settings))
+    worker.handle(Tune(-1, settings, ("snapkv",)))
+    assert any(isinstance(report, TuneStep) for report in reports)
+    end = decode(encode(reports[-1]))
+    assert isinstance(end, TuneEnded) and end.status == "finished", end
+    assert end.headline and end.reasons and end.answer is not None
+    same = {"context": 200, "batch": 1, "model": str(model), "max_new_tokens": 16}
+    assert {name: getattr(end.answer, name) for name in same} == same
+    assert {seen.settings.selector for seen in end.learned} == {"snapkv"}
+    profile = tuned_profile(end)
+    assert profile is not None and profile.cells
+    chosen = {(cell.key.selector, cell.key.budget, cell.key.gamma) for cell in profile.cells}
+    answer = (end.answer.selector, end.answer.budget, end.answer.gamma)
+    assert end.answer.gamma == 0 or answer in chosen
+
+
+def test_every_drafter_competes(tune: Tune, model: Path, tmp_path: Path) -> None:
+    drafts = ("--draft", f"self,lookup,layers:1,{model}", "--selector", "streaming")
+    asked = (*drafts, "--budget", "24", "--batch", "2", "--context", "100", "--gamma", "2")
+    asked += ("--draft-weights", "same")
+    found = json.loads(tune(*asked, "--verify", "4", "--repeats", "1", "--format", "json"))
+    (answer,) = found["contexts"]
+    predicted = {one["draft"]: one for one in answer["predicted"]}
+    assert set(predicted) == {None, "self", "lookup", "layers:1", str(model)}
+    lookup, exit, other = predicted["lookup"], predicted["layers:1"], predicted[str(model)]
+    assert lookup["budget"] is None and lookup["step_ms"]["draft"] < 1
+    assert exit["budget"] == other["budget"] == 24
+    # The calibrated machine's passes all take the same: only whether one runs counts.
+    itself = predicted["self"]["step_ms"]["draft"]
+    assert exit["step_ms"]["draft"] == pytest.approx(itself, rel=1e-3)
+    assert other["memory_bytes"] > predicted["self"]["memory_bytes"], "its weights and cache"
+    assert other["mean_acceptance_length"] > 1, "it is the target itself, over a bounded cache"
+    assert {one["draft"] for one in answer["measured"]} == set(predicted), "all of them ran"
+
+    little = predicted["self"]["memory_bytes"] + 1000
+    tight = json.loads(
+        tune(*asked, "--verify", "0", "--format", "json", "--max-memory", str(little / 1e9))
+    )
+    fits = {one["draft"]: one["fits"] for one in tight["contexts"][0]["predicted"]}
+    assert fits["self"] and not fits[str(model)]
+
+
+def test_the_command_it_recommends_names_the_drafter(tune: Tune, model: Path) -> None:
+    text = tune("--draft", "lookup", "--batch", "1", "--context", "100", "--gamma", "2",
+                "--verify", "0", "--format", "json")  # fmt: skip
+    recommended = json.loads(text)["contexts"][0]["recommended"]
+    if recommended["speculate"]:
+        assert "--draft lookup --gamma 2" in recommended["command"]
+        assert "--budget" not in recommended["command"]
+    else:
+        assert "--gamma 0" in recommended["command"]

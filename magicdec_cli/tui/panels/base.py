@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, cast
 
@@ -43,9 +44,9 @@ class Framed(Widget):
     def look(self) -> Symbols:
         return cast("TuningApp", self.app).look
 
+    @abstractmethod
     def show(self, view: View) -> None:
         """Called with every new view, whether the panel is on the screen or not."""
-        raise NotImplementedError
 
 
 class Panel(Framed, can_focus=True):
@@ -69,8 +70,9 @@ class Panel(Framed, can_focus=True):
         lines = self.lines(self.view, width, height)[:height]
         return Text("\n", no_wrap=True, overflow="crop").join(lines)
 
+    @abstractmethod
     def lines(self, view: View, width: int, height: int) -> list[Text]:
-        raise NotImplementedError
+        """What the view says, in at most `height` lines of `width` columns."""
 
 
 def faint(text: str) -> Text:

@@ -32,7 +32,7 @@ class Curve:
 
 class CurvePanel(Panel):
     key, title = "6", "curve"
-    terms = ("predicted", "speedup, decode", "Ω", "rough", "assumed")
+    terms = ("curve", "predicted", "speedup, decode", "Ω", "rough", "assumed")
     about = (
         "Speedup against the chosen knob, the others as they are set. Line: predicted. Circle: "
         "measured by a run whose other knobs are the same. Diamond: the knob's value now. The "

@@ -20,7 +20,7 @@ LONGEST = 12  # characters that may be typed
 
 class KnobField(Widget, can_focus=True):
     DEFAULT_CSS = """
-    KnobField { width: auto; height: 1; margin: 0 2 0 0; }
+    KnobField { width: auto; height: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "edit", "type a value", show=False),
@@ -52,11 +52,11 @@ class KnobField(Widget, can_focus=True):
             super().__init__()
             self.knob = knob
 
-    def __init__(self, knob: TuiKnob, width: int) -> None:
+    def __init__(self, knob: TuiKnob) -> None:
         super().__init__(id=f"knob-{knob.name}")
         self.knob = knob
         self._value = ""
-        self._width = width
+        self._width = knob.width
         self._typed: str | None = None  # while a value is being typed
         self.chosen = False
 

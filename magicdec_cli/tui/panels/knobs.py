@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from rich.text import Text
 from textual.app import ComposeResult
-from textual.containers import Horizontal
 from textual.widgets import Static
 
 from magicdec.cli.bars import bar
@@ -15,29 +14,26 @@ from magicdec.cli.knobs import Settings
 from magicdec.cli.number_lines import ratio_text
 from magicdec.cli.tui.forecast import Forecast
 from magicdec.cli.tui.panels.base import Framed
+from magicdec.cli.tui.panels.flow import Flow
 from magicdec.cli.tui.panels.knob_field import KnobField
 from magicdec.cli.tui.stepping import TuiKnob
 from magicdec.cli.tui.view import View
 
 GIB = 2**30
-ROWS = (("batch", "context", "budget", "gamma"),
-        ("selector", "temperature", "draft_weights", "max_new_tokens"))  # fmt: skip
-WIDTHS = {"batch": 3, "context": 7, "budget": 6, "gamma": 2, "selector": 9, "temperature": 6,
-          "draft_weights": 4, "max_new_tokens": 4}  # fmt: skip
 MEMORY_BAR = 8
 
 
 class KnobsPanel(Framed):
     DEFAULT_CSS = """
-    KnobsPanel { height: 6; layout: vertical;
-        & > Horizontal { height: 1; }
+    KnobsPanel { height: auto; layout: vertical;
         & > #preview { height: 2; width: 1fr; }
     }
     """
 
     key, title = "4", "next run"
     terms = (
-        "B", "context", "budget", "γ", "selector", "T", "predicted", "Ω", "memory needed",
+        "B", "context", "budget", "γ", "self, lookup, layers:N", "selector", "T", "draft weights",
+        "new tokens", "predicted", "break-even length", "step, predicted", "Ω", "memory needed",
         "rough", "assumed",
     )  # fmt: skip
     about = (
@@ -48,13 +44,12 @@ class KnobsPanel(Framed):
 
     def __init__(self, knobs: Sequence[TuiKnob]) -> None:
         super().__init__()
-        self._knobs = {knob.name: knob for knob in knobs}
+        self._knobs = tuple(knobs)
 
     def compose(self) -> ComposeResult:
-        for names in ROWS:
-            with Horizontal():
-                for name in names:
-                    yield KnobField(self._knobs[name], WIDTHS[name])
+        with Flow():
+            for knob in self._knobs:
+                yield KnobField(knob)
         yield Static(id="preview", markup=False)
 
     @property

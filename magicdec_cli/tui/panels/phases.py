@@ -16,7 +16,8 @@ WIDEST = 76
 class PhasesPanel(Panel):
     key, title = "2", "step, median ms"
     terms = (
-        "step", "select", "draft", "verify", "commit", "other", "prefill", "reused", "plain step",
+        "step", "median ms", "select", "draft", "verify", "commit", "other", "plain step",
+        "tokens/s", "prefill", "reused",
     )  # fmt: skip
     about = (
         "Milliseconds of one step of the whole batch, the median over its last 1,000 steps; the "

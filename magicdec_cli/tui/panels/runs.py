@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import PurePath
 from typing import Any, Literal
 
 from rich.text import Text
@@ -11,9 +12,11 @@ from textual.message import Message
 from textual.widgets import DataTable
 
 from magicdec.cli.console import Symbols
+from magicdec.cli.knobs import Settings
 from magicdec.cli.tui.panels.base import Framed
 from magicdec.cli.tui.panels.speedup import lossless_mark, short_acceptance
 from magicdec.cli.tui.view import RunView, View
+from magicdec.engine.config import LOOKUP, SELF
 
 Sort = Callable[[RunView], Any]
 MISSING = float("-inf")
@@ -31,7 +34,7 @@ class RunsPanel(Framed):
 
     key, title = "5", "runs"
     terms = (
-        "B", "context", "budget", "γ", "acceptance rate", "mean length", "tokens/s",
+        "B", "context", "drafter", "budget", "γ", "T", "acceptance rate", "mean length", "tokens/s",
         "speedup, decode", "predicted", "lossless", "pinned", "vs pinned",
     )  # fmt: skip
     about = (
@@ -61,7 +64,7 @@ class RunsPanel(Framed):
             "run": lambda r: r.number,
             "B": lambda r: r.settings.batch,
             "context": lambda r: r.info.context if r.info else r.settings.context or 0,
-            "selector": lambda r: r.settings.selector,
+            "drafter": lambda r: drafter(r.settings),
             "budget": lambda r: r.settings.budget,
             self._gamma: lambda r: r.settings.gamma,
             "acc": lambda r: _or(r.drafting and r.drafting.acceptance_rate),
@@ -101,7 +104,7 @@ class RunsPanel(Framed):
         names = list(self.columns)
         if column is None:
             column = names[(names.index(self._sort) + 1) % len(names)]
-            self._down = column not in ("run", "selector")
+            self._down = column not in ("run", "drafter")
         else:
             self._down = not self._down if column == self._sort else column != "run"
         self._sort = column
@@ -150,8 +153,8 @@ class RunsPanel(Framed):
             "run": f"{mark}{run.number}",
             "B": str(settings.batch),
             "context": f"{context:,}" if context else "all",
-            "selector": settings.selector.rpartition(":")[2],
-            "budget": f"{settings.budget:,}",
+            "drafter": drafter(settings),
+            "budget": "-" if settings.draft == LOOKUP else f"{settings.budget:,}",
             self._gamma: str(settings.gamma),
             "acc": short_acceptance(run),
             "tok/s": f"{run.tokens_per_s:,.1f}" if run.tokens_per_s else "-",
@@ -173,6 +176,13 @@ class RunsPanel(Framed):
         self.post_message(self.Chosen(int(str(event.row_key.value))))
 
 
+def drafter(settings: Settings) -> str:
+    """Who drafts, or over which selection the model does so itself."""
+    if settings.draft != SELF:
+        return PurePath(settings.draft).name
+    return settings.selector.rpartition(":")[2]
+
+
 def _keys(cells: list[Text]) -> tuple[str, ...]:
     return tuple(cell.plain for cell in cells)
 
@@ -190,7 +200,7 @@ def _versus(run: RunView, pinned: RunView | None) -> str:
 
 
 def _side(column: str) -> Literal["left", "right"]:
-    return "left" if column in ("selector", "lossless") else "right"
+    return "left" if column in ("drafter", "lossless") else "right"
 
 
 def _ending(run: RunView, look: Symbols) -> str:

@@ -46,14 +46,14 @@ def speedup_lines(run: RunView, width: int, look: Symbols) -> list[Text]:
     values = [m.speedup for m in (measured, predicted) if m is not None]
     scale = max([1.0, *values]) * FULL_SCALE
     room = max(width - NAME - 1 - RATIO - SPREAD, 0)
-    first = Text(f"{'measured':<{NAME}} ", "dim", no_wrap=True)
+    first = _named("measured")
     if measured is None:
         first.append("-" if run.status != "plain" else "after plain decoding", "dim")
     else:
         spread = "" if measured.spread is None else f" {_plus(look)} {measured.spread:.2f}"
         first.append_text(ratio_text(measured.speedup, look)).append(f"{spread:<{SPREAD}}", "dim")
         first.append_text(bar(measured.speedup / scale, room, "green", look))
-    second = Text(f"{'predicted':<{NAME}} ", "dim", no_wrap=True)
+    second = _named("predicted")
     if predicted is None:
         second.append("-", "dim")
     else:
@@ -74,12 +74,19 @@ def speedup_lines(run: RunView, width: int, look: Symbols) -> list[Text]:
     return lines
 
 
+def _named(name: str) -> Text:
+    """The beginning of a line; what is appended is not faint."""
+    return Text.assemble((f"{name:<{NAME}} ", "dim"), no_wrap=True)
+
+
 def _guesses(run: RunView) -> str:
     """What of the prediction was not measured on this machine and text."""
     forecast = run.predicted
     if forecast is None:
         return ""
-    return ", ".join(["rough costs"] * forecast.rough + ["assumed acceptance"] * forecast.assumed)
+    if forecast.rough and forecast.assumed:
+        return "rough costs, acceptance"
+    return "rough costs" * forecast.rough + "assumed acceptance" * forecast.assumed
 
 
 def versus(run: RunView, pinned: RunView, look: Symbols) -> Text:
@@ -89,12 +96,12 @@ def versus(run: RunView, pinned: RunView, look: Symbols) -> Text:
     mine, theirs = run.tokens_per_s, pinned.tokens_per_s
     if not (mine and theirs):
         return fact(name, "-", "dim", NAME)
-    line = Text(f"{name:<{NAME}} ", "dim", no_wrap=True)
+    line = _named(name)
     return line.append_text(ratio_text(mine / theirs, look)).append(" tokens/s", "dim")
 
 
 def lossless_line(run: RunView, look: Symbols) -> Text:
-    return Text(f"{'lossless':<{NAME}} ", "dim", no_wrap=True).append_text(lossless_mark(run, look))
+    return _named("lossless").append_text(lossless_mark(run, look))
 
 
 def lossless_mark(run: RunView, look: Symbols) -> Text:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rich.table import Table
 from rich.text import Text
 from textual.widget import Widget
 
@@ -32,48 +31,58 @@ class StatusLines(Widget):
         self._view = view
         self.refresh()
 
-    def render(self) -> Text | Table:
+    def render(self) -> Text:
         view, look = self._view, self._look
         if view is None:
             return Text(f" magicdec  {self._model}")
-        grid = Table.grid(expand=True)
-        grid.add_column(no_wrap=True, overflow="crop", ratio=1)
-        grid.add_column(no_wrap=True, justify="right")
-        grid.add_row(self._title(view), state_mark(view, look))
-        left, right = self._second(view)
-        grid.add_row(left, right)
+        width = self.size.width
+        lines = [_sides(self._title(view), state_mark(view, look), width)]
+        lines.append(_sides(*self._second(view), width))
         if self.tiny and view.shown is not None:
-            for line in speedup_lines(view.shown, self.size.width, look)[:2]:
-                grid.add_row(line, "")
-        return grid
+            lines += speedup_lines(view.shown, width, look)[:2]
+        return Text("\n", no_wrap=True, overflow="crop").join(lines)
 
-    def _title(self, view: View) -> Text:
-        text = Text(no_wrap=True)
-        text.append(" magicdec ", "bold reverse").append(" ")
+    def _title(self, view: View) -> list[Text]:
+        dot = self._look.dot
         info = view.shown.info if view.shown is not None else None
-        text.append(info.model if info else self._model, "bold")
-        if info is not None:
-            more = f" {self._look.dot} {info.device} {info.dtype} {self._look.dot} {info.selector}"
-            text.append(more, "dim")
+        name = Text.assemble((" magicdec ", "bold reverse"), " ", no_wrap=True)
+        parts = [name.append(info.model if info else self._model, "bold")]
         if view.demo:
-            text.append("  recorded session", "dim italic")
-        return text
+            parts.append(Text("  recorded session", "dim italic"))
+        if info is not None:
+            parts.append(Text(f" {dot} {info.device} {info.dtype}", "dim"))
+            parts.append(Text(f" {dot} {info.selector}", "dim"))
+        return parts
 
-    def _second(self, view: View) -> tuple[Text, Text]:
+    def _second(self, view: View) -> tuple[list[Text], Text]:
         look, run = self._look, view.shown
-        if view.loading is not None and (view.phase == "loading" or run is None or not run.info):
-            return _loading(view, look), Text("")
+        waiting = view.phase in ("loading", "tuning") or run is None or not run.info
+        if view.loading is not None and waiting:
+            return [_loading(view, look)], Text("")
         if run is None or run.info is None:
             hint = {
-                "idle": "press r to run the settings below",
-                "failed": "nothing is loaded; d opens other documents",
-                "gone": "the engine ended; r starts it again",
-            }.get(view.phase, "starting")
-            return Text(f" {hint}", "dim"), Text("")
-        left = Text(no_wrap=True)
-        for name, value in settings_line(run.info, look):
-            left.append(f" {name} ", "dim").append(f"{value} ", "bold")
-        return left, _progress(run, look)
+                "idle": [" r runs the settings below", ", tab chooses one, [ ] changes it",
+                         ", ? explains"],
+                "failed": [" nothing is loaded; d opens other documents"],
+                "gone": [" the engine ended; r starts it again"],
+            }.get(view.phase, [" starting"])  # fmt: skip
+            return [Text(part, "dim") for part in hint], Text("")
+        facts = [
+            Text.assemble((f" {name} ", "dim"), (f"{value} ", "bold"))
+            for name, value in settings_line(run.info, look)
+        ]
+        return facts, _progress(run, look)
+
+
+def _sides(left: list[Text], right: Text, width: int) -> Text:
+    """As many parts of the left as there is room for, none cut, and the right at its edge."""
+    line = Text(no_wrap=True, overflow="crop")
+    for part in left:
+        if line and line.cell_len + part.cell_len + 1 + right.cell_len > width:
+            break
+        line.append_text(part)
+    gap = max(width - line.cell_len - right.cell_len, 1)
+    return line.append(" " * gap).append_text(right)
 
 
 def state_mark(view: View, look: Symbols) -> Text:
@@ -83,8 +92,9 @@ def state_mark(view: View, look: Symbols) -> Text:
     text = Text(no_wrap=True)
     if view.paused:
         text.append(f"{pause} view paused  ", "bold yellow")
-    if view.phase == "loading":
-        return text.append("loading ", "bold")
+    if view.phase in ("loading", "tuning"):
+        doing: str = "stopping" if view.stopping else view.phase
+        return text.append(f"{doing} ", "bold")
     ended = {"failed": f"{fail} not loaded ", "gone": f"{fail} engine ended, r restarts "}
     if view.phase in ended or run is None:
         return text.append(ended.get(view.phase, "ready "), "bold")
@@ -112,7 +122,9 @@ def _progress(run: RunView, look: Symbols) -> Text:
     if run.tally is None or run.prefill is not None:
         return Text("")
     if run.status in ("checking", "finished"):
-        return Text("lossless ", "dim", no_wrap=True).append_text(lossless_mark(run, look))
+        return Text.assemble(("lossless ", "dim"), no_wrap=True).append_text(
+            lossless_mark(run, look)
+        )
     text = Text(no_wrap=True)
     text.append_text(bar(run.share, SHARE_BAR, "green", look)).append(f" {run.share:>4.0%}", "dim")
     steps = f"{run.tally.steps:,} step{'s' * (run.tally.steps != 1)}"

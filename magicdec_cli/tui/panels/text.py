@@ -1,27 +1,34 @@
-"""Panel 7: the text of the rows, with what the draft got right."""
+"""Panel 7: the text of the rows, with what the draft got right and wrong."""
 
 from __future__ import annotations
 
 from rich.text import Text
 
+from magicdec.cli.console import Symbols, printable
+from magicdec.cli.live_state import RowState
 from magicdec.cli.row_text import ACCEPTED_STYLE, TARGET_STYLE
 from magicdec.cli.tui.panels.base import Panel, faint
 from magicdec.cli.tui.view import View
 
+REJECTED_STYLE = "red strike"
+
 
 class TextPanel(Panel):
     key, title = "7", "text"
-    terms = ("accepted", "recovered", "bonus")
+    terms = ("accepted", "rejected", "recovered", "bonus")
     about = (
         "The end of each row's text. Green was drafted and accepted; bold was drawn by the target "
         "itself: the token it put where it rejected a draft token, or the bonus after a draft that "
-        "was accepted whole. A space stands for any white space."
+        "was accepted whole. Struck out behind a cross, until the next step: what the draft had "
+        "said in place of the last bold token. A space stands for any white space."
     )
 
     def on_mount(self) -> None:
         super().on_mount()
-        legend = f"[{ACCEPTED_STYLE}]accepted[/]  [{TARGET_STYLE}]rejected: target's own[/]"
-        self.border_subtitle = legend
+        self.border_subtitle = (
+            f"[{ACCEPTED_STYLE}]accepted[/]  [{TARGET_STYLE}]target's own[/]  "
+            f"[dim]{_cross(self.look)}[/] [{REJECTED_STYLE}]rejected[/]"
+        )
 
     def lines(self, view: View, width: int, height: int) -> list[Text]:
         state = view.texts
@@ -32,10 +39,30 @@ class TextPanel(Panel):
         label = max(len(str(index)) for index, _ in shown)
         lines: list[Text] = []
         for place, (index, row) in enumerate(shown):
-            room = each + (place < extra)
-            found = row.text.lines(width - label - 1, room) or [Text()]
+            found = row_lines(row, width - label - 1, each + (place < extra), self.look)
             for number, line in enumerate(found):
                 mark = f"{index:>{label}} " if number == 0 else " " * (label + 1)
                 style = "dim" if row.finish_reason else "cyan"
                 lines.append(Text.assemble((mark, style), line, no_wrap=True))
         return lines
+
+
+def row_lines(row: RowState, width: int, room: int, look: Symbols) -> list[Text]:
+    """The last `room` lines, with what was rejected behind them; that is cut where it must be."""
+    lines = row.text.lines(width, room) or [Text()]
+    said = " ".join(printable(row.rejected).split())
+    if not said or row.finish_reason:
+        return lines
+    mark = f" {_cross(look)} "
+    if lines[-1].cell_len + len(mark) >= width and room > 1:
+        lines = [*lines[-(room - 1) :], Text()]
+    left = width - lines[-1].cell_len - len(mark)
+    if left > 0:
+        struck = Text(said, REJECTED_STYLE)
+        struck.truncate(left)
+        lines[-1] = Text.assemble(lines[-1], (mark, "dim"), struck, no_wrap=True)
+    return lines
+
+
+def _cross(look: Symbols) -> str:
+    return "x" if look.rule == "-" else look.cross

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import ClassVar, TypeVar
 
@@ -49,8 +50,9 @@ class Dialog(ModalScreen[Answer]):
             frame.border_title, frame.border_subtitle = self._title, self.hint
             yield from self.parts()
 
+    @abstractmethod
     def parts(self) -> ComposeResult:
-        raise NotImplementedError
+        """What is in the frame."""
 
     def action_leave(self) -> None:
         self.dismiss(None)

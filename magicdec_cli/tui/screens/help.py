@@ -18,6 +18,7 @@ KEYS = (
     ("c", "pin the shown run as baseline"), ("1-8", "go to a panel; again: back"),
     ("m", "maximise the panel, and back"), ("s", "sort the runs by the next column"),
     ("o", "explore: run one knob's values"), ("p", "measure plain decoding anew, then run"),
+    ("t", "tune: let the tuner set the knobs"),
     ("e", "export runs or a picture"), ("d", "open other documents"),
     ("ctrl+p", "all commands"), ("?", "help of the panel in focus"), ("q", "quit"),
 )  # fmt: skip

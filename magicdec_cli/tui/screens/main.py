@@ -8,11 +8,9 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
-from textual.screen import Screen
 from textual.widgets import Footer
 
 from magicdec.cli.tui.panels.acceptance import AcceptancePanel
-from magicdec.cli.tui.panels.base import Framed
 from magicdec.cli.tui.panels.curve import Curve, CurvePanel
 from magicdec.cli.tui.panels.knob_field import KnobField
 from magicdec.cli.tui.panels.knobs import KnobsPanel, preview_lines
@@ -23,8 +21,9 @@ from magicdec.cli.tui.panels.runs import RunsPanel
 from magicdec.cli.tui.panels.speedup import SpeedupPanel
 from magicdec.cli.tui.panels.status import StatusLines
 from magicdec.cli.tui.panels.text import TextPanel
-from magicdec.cli.tui.screens.layout import CSS, OVERVIEW, SIZE_CLASSES, SizeClass, size_class
-from magicdec.cli.tui.stepping import TuiKnob, tui_knobs
+from magicdec.cli.tui.screens.layout import CSS, SIZE_CLASSES, size_class
+from magicdec.cli.tui.screens.stage import Staged
+from magicdec.cli.tui.stepping import Change, TuiKnob, tui_knobs
 from magicdec.cli.tui.view import View, Viewer
 from magicdec.engine.errors import ConfigError
 
@@ -35,7 +34,7 @@ INTERVAL = 0.2  # seconds between two views while a run goes on
 FIRST_KNOB = "budget"
 
 
-class MainScreen(Screen[None]):
+class MainScreen(Staged):
     DEFAULT_CSS = CSS
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("r", "app.run", "run"),
@@ -47,6 +46,7 @@ class MainScreen(Screen[None]):
         Binding("shift+tab", "next_knob(-1)", "previous knob", show=False),
         Binding("c", "pin", "pin"),
         Binding("o", "app.explore", "explore"),
+        Binding("t", "app.tune", "tune"),
         Binding("e", "app.export", "export"),
         Binding("m", "maximise", "maximise", show=False),
         Binding("question_mark", "help", "help", key_display="?"),
@@ -65,7 +65,6 @@ class MainScreen(Screen[None]):
         self._viewer = Viewer(self.tuner.controller.tuning, self.tuner.demo)
         self._paused = False
         self._dirty = True
-        self._size_class: SizeClass = "-compact"
         self.view: View | None = None
 
     @property
@@ -89,7 +88,7 @@ class MainScreen(Screen[None]):
 
     def on_mount(self) -> None:
         self._classify(self.size.width, self.size.height)
-        self._knob_field().focus()
+        self.home.focus()
         self.refresh_knobs()
         self.refresh_view()
         self.set_interval(INTERVAL, self._tick)
@@ -99,12 +98,12 @@ class MainScreen(Screen[None]):
         self.refresh_knobs()
 
     def _classify(self, width: int, height: int) -> None:
-        chosen = self._size_class = size_class(width, height)
+        chosen = self.size_class = size_class(width, height)
         for name in SIZE_CLASSES:
             self.set_class(name == chosen, name)
         status = self.query_one(StatusLines)
         status.tiny = chosen == "-tiny"
-        self.call_after_refresh(self._show)
+        self.call_after_refresh(self.redraw)
 
     # What the engine tells
 
@@ -115,7 +114,7 @@ class MainScreen(Screen[None]):
             self.refresh_view()
 
     def _tick(self) -> None:
-        if self._dirty or self.tuner.controller.tuning.current is not None:
+        if self._dirty or self.tuner.controller.busy:
             self.refresh_view()
 
     def refresh_view(self) -> None:
@@ -123,12 +122,12 @@ class MainScreen(Screen[None]):
             return
         self._dirty = False
         self.view = self._viewer.take(self.tuner.controller.shown)
-        self._show()
+        self.redraw()
 
-    def _show(self) -> None:
+    def redraw(self) -> None:
         if self.view is not None:
             self.query_one(StatusLines).show(self.view)
-            for panel in self.query(Framed):
+            for panel in self.panels:
                 panel.show(self.view)
 
     # Knobs
@@ -138,17 +137,11 @@ class MainScreen(Screen[None]):
         controller = self.tuner.controller
         settings, ready = controller.settings, controller.forecaster.ready
         forecast = controller.forecast()
-        reason = "plain decoding: nothing is drafted" if settings.gamma == 0 else ""
-        if not reason:
-            reason = "preview once the model is loaded" if ready is None else "no preview: "
-            if ready is not None:
-                unknown = settings.context is None
-                reason += "the documents' length is not known yet" if unknown else "unknown machine"
         panel = self.query_one(KnobsPanel)
         room = ready.memory_bytes if ready is not None else None
         preview = preview_lines(
-            forecast, reason, controller.needed_memory(), room, max(self.size.width - 4, 1),
-            self.tuner.look,
+            forecast, controller.no_forecast(), controller.needed_memory(), room,
+            max(self.size.width - 4, 1), self.tuner.look,
         )  # fmt: skip
         panel.show_settings(settings, self._chosen, preview)
         exploring = controller.exploring
@@ -166,8 +159,8 @@ class MainScreen(Screen[None]):
     def begin_exploring(self) -> None:
         """Shows the curve that a sweep fills."""
         panel = self.query_one(CurvePanel)
-        if not self._in_overview(panel):
-            self._stage(panel)
+        if not self.in_overview(panel):
+            self.stage(panel)
         self.refresh_knobs()
         self.refresh_view()
 
@@ -187,8 +180,7 @@ class MainScreen(Screen[None]):
         self._chosen = message.knob
         self.refresh_knobs()
 
-    def _set(self, change: object) -> None:
-        assert callable(change)
+    def _set(self, change: Change) -> None:
         controller = self.tuner.controller
         try:
             controller.choose(change(controller.settings))
@@ -204,68 +196,9 @@ class MainScreen(Screen[None]):
         self.remove_class("-max")
         fields[at].focus()
 
-    def _knob_field(self) -> KnobField:
+    @property
+    def home(self) -> KnobField:
         return self.query_one(f"#knob-{self._chosen.name}", KnobField)
-
-    # Panels
-
-    def action_panel(self, key: str) -> None:
-        panel = next(p for p in self.query(Framed) if p.key == key)
-        if panel.has_class("-stage"):
-            self.action_overview()
-            return
-        self._unstage()
-        if isinstance(panel, KnobsPanel):
-            self._knob_field().focus()
-            return
-        if not self._in_overview(panel):
-            self._stage(panel)
-        self._focus(panel)
-
-    def _in_overview(self, panel: Framed) -> bool:
-        return not panel.key or panel.key in OVERVIEW[self._size_class]
-
-    def action_maximise(self) -> None:
-        panel = self.focused_panel()
-        if panel is None or isinstance(panel, KnobsPanel):
-            return
-        if self.has_class("-max"):
-            self.remove_class("-max")
-            if self._in_overview(panel):
-                self._unstage()
-        else:
-            self._stage(panel)
-            self.add_class("-max")
-            self._focus(panel)
-
-    def action_overview(self) -> None:
-        self._unstage()
-        panel = self.focused_panel()
-        if panel is None or not self._in_overview(panel):
-            self._knob_field().focus()
-
-    def _stage(self, panel: Framed) -> None:
-        self._unstage()
-        panel.add_class("-stage")
-        self.query_one("#body").add_class("-one")
-        self.call_after_refresh(self._show)
-
-    def _unstage(self) -> None:
-        self.remove_class("-max")
-        self.query_one("#body").remove_class("-one")
-        for panel in self.query(Framed):
-            panel.remove_class("-stage")
-        self.call_after_refresh(self._show)
-
-    def _focus(self, panel: Framed) -> None:
-        target = panel.table if isinstance(panel, RunsPanel) else panel
-        self.call_after_refresh(target.focus)
-
-    def focused_panel(self) -> Framed | None:
-        """The panel that has the focus, itself or in one of its parts."""
-        if self.focused is None:
-            return None
-        return next((a for a in self.focused.ancestors_with_self if isinstance(a, Framed)), None)
 
     # Views
 
@@ -273,7 +206,7 @@ class MainScreen(Screen[None]):
         self._paused = not self._paused
         if self._paused:
             self.view = self._viewer.take(self.tuner.controller.shown, paused=True)
-            self._show()
+            self.redraw()
         else:
             self.refresh_view()
 
@@ -290,4 +223,4 @@ class MainScreen(Screen[None]):
 
     def action_help(self) -> None:
         panel = self.focused_panel()
-        self.tuner.help_on(panel, list(self.query(Framed)))
+        self.tuner.help_on(panel, self.panels)

@@ -1,0 +1,143 @@
+"""A survey beside the real runs that it stands for: what it says, and what it costs.
+
+Greedy runs decode the very text that was surveyed: the two lengths differ by the survey's error
+alone. Of sampling every run decodes a text of its own, so each is held against a survey of its own
+text, and chance is left in which tokens were accepted: that evens out over many runs only.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from magicdec.engine.config import DecodeConfig, SamplingConfig
+from magicdec.engine.report import Recorder, RunReport
+from magicdec.engine.request import Request
+from magicdec.engine.session import Session
+from magicdec.engine.text.documents import read_documents
+from magicdec.profiles.bench.measurement import Measurement
+from magicdec.profiles.survey.replay import pooled
+from magicdec.profiles.survey.surveying import Drafter, Survey
+
+SELECTORS, BUDGETS, GAMMAS = ("snapkv", "h2o", "streaming"), (128, 512), (1, 3, 5)
+BATCH, CONTEXT, NEW_TOKENS = 4, 2000, 96
+TEMPERATURE = 0.8
+GOAL = 0.03  # of the length
+COST_BUDGETS, COST_CONTEXTS, COST_NEW_TOKENS = (128, 256, 512, 1024), (7000, 4000), 64
+RUN_GAMMA = 3
+PREFILLS = 4 << 30  # bytes
+
+
+class SurveyBench:
+    """Every selector, budget and γ, greedily and sampled; and 12 drafters against three runs."""
+
+    def __init__(self, open_model: Callable[..., Session], document: str) -> None:
+        """open_model: the model, with `prefill_cache` bytes of stored prefills."""
+        self._open = partial(open_model, prefill_cache=PREFILLS)
+        self._documents = read_documents([document])
+        self._session = self._open()
+
+    def greedy(self) -> Iterator[Measurement]:
+        """Yields each figure as it is known, as the other two do."""
+        requests = self._requests(CONTEXT)
+        config = DecodeConfig(max_new_tokens=NEW_TOKENS, ignore_eos=True)
+        survey = Survey(self._session, requests, config, _drafters(BUDGETS))
+        survey.trace(lambda event: None)
+        errors = []
+        for found in list(survey.results()):
+            for gamma in GAMMAS:
+                real = _length(self._really(requests, found.drafter.config(config, gamma)))
+                said = pooled(found.walks(gamma)).mean_acceptance_length
+                errors.append(said / real - 1)
+                yield _compared(found.drafter, gamma, "greedy", said, real)
+        yield _summary("greedy", errors)
+
+    def sampled(self) -> Iterator[Measurement]:
+        requests = self._requests(CONTEXT)
+        errors = []
+        for drafter in _drafters(BUDGETS):
+            for gamma in GAMMAS:
+                config = DecodeConfig(
+                    max_new_tokens=NEW_TOKENS, ignore_eos=True, gamma=gamma,
+                    sampling=SamplingConfig(temperature=TEMPERATURE, seed=gamma),
+                )  # fmt: skip
+                survey = Survey(self._session, requests, config, [drafter])
+                real = _length(survey.trace(lambda event: None, gamma=gamma))
+                (found,) = survey.results()
+                said = pooled(found.walks(gamma)).mean_acceptance_length
+                errors.append(said / real - 1)
+                yield _compared(drafter, gamma, f"T {TEMPERATURE}", said, real)
+        spread = statistics.stdev(errors)
+        yield Measurement(
+            f"mean of Ω survey / Ω run - 1, T {TEMPERATURE}", statistics.mean(errors), unit="",
+            note=f"± {2 * spread / len(errors) ** 0.5:.4f}; one run scatters by {spread:.3f}",
+        )  # fmt: skip
+
+    def costs(self) -> Iterator[Measurement]:
+        for context in COST_CONTEXTS:
+            yield self._cost(context)
+
+    def _cost(self, context: int) -> Measurement:
+        """Each opens the model and takes its prompts from the store."""
+        config = DecodeConfig(max_new_tokens=COST_NEW_TOKENS, ignore_eos=True)
+        drafters = _drafters(COST_BUDGETS)
+        self._really(self._requests(context), config)  # fills the store
+
+        def seconds(work: Callable[[], object]) -> float:
+            self._session = self._open()
+            begun = time.perf_counter()
+            work()
+            return time.perf_counter() - begun
+
+        def survey() -> None:
+            asked = Survey(self._session, self._requests(context), config, drafters)
+            asked.trace(lambda event: None)
+            for _ in asked.results():
+                pass
+
+        def run(drafter: Drafter) -> None:
+            self._really(self._requests(context), drafter.config(config, RUN_GAMMA))
+
+        chosen = drafters[:: len(COST_BUDGETS)]
+        first = seconds(survey)
+        runs = [seconds(partial(run, drafter)) for drafter in chosen]
+        took = (first + seconds(survey)) / 2  # before and after: the machine drifts
+        return Measurement(
+            f"survey of {len(drafters)} drafters / {len(runs)} runs, {BATCH} × {context:,}",
+            took / sum(runs), goal=1, at_most=True, note=f"{took:.1f} and {sum(runs):.1f} s",
+        )  # fmt: skip
+
+    def _requests(self, context: int) -> list[Request]:
+        return self._session.requests(self._documents, context=context, batch=BATCH)
+
+    def _really(self, requests: Sequence[Request], config: DecodeConfig) -> RunReport:
+        recorder = Recorder()
+        for event in self._session.run(requests, config, batch=len(requests)):
+            recorder.add(event)
+        return recorder.report()
+
+
+def _drafters(budgets: Sequence[int]) -> list[Drafter]:
+    return [Drafter(selector, budget) for selector in SELECTORS for budget in budgets]
+
+
+def _length(report: RunReport) -> float:
+    assert report.mean_acceptance_length is not None, "it drafted"
+    return report.mean_acceptance_length
+
+
+def _compared(drafter: Drafter, gamma: int, how: str, said: float, real: float) -> Measurement:
+    return Measurement(
+        f"Ω survey / Ω run, {drafter.selector} {drafter.budget}, γ {gamma}, {how}", said / real,
+        note=f"{said:.3f} and {real:.3f}",
+    )  # fmt: skip
+
+
+def _summary(how: str, errors: Sequence[float]) -> Measurement:
+    worst = max(abs(error) for error in errors)
+    return Measurement(
+        f"|Ω survey / Ω run - 1|, worst of {len(errors)}, {how}", worst, unit="", goal=GOAL,
+        at_most=True, note=f"mean {statistics.mean(errors):+.4f}",
+    )  # fmt: skip

@@ -1,0 +1,71 @@
+"""A way to draft as the cost model takes it: what runs, what it reads, what it searches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from magicdec.engine.config import LAYERS
+from magicdec.engine.selectors.base import SELECTORS, Search
+from magicdec.profiles.costs.host import lookup_cost
+from magicdec.profiles.costs.shapes import ModelShape
+from magicdec.profiles.costs.speculation import Drafting
+from magicdec.profiles.storage.drafter import Drafter
+
+WEIGHT_BYTES = {"int8": 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Tokens of a prompt, and how many a row has gained on average while it is decoded."""
+
+    prompt: float
+    growth: float
+
+
+def drafting_of(
+    drafter: Drafter, target: ModelShape, row: Row, kv_bytes: float,
+    model: ModelShape | None = None,
+) -> Drafting:  # fmt: skip
+    """model: the sizes of the draft model, where another model drafts."""
+    if drafter.kind == "lookup":
+        return Drafting(budget=None, host=lookup_cost())
+    drafts = None
+    if drafter.kind == "layers":
+        drafts = target.first(layers_of(drafter, target))
+    elif drafter.kind == "model":
+        assert model is not None, "another model drafts, and its sizes are not known"
+        drafts = model
+    search = search_of(drafter, drafts or target, kv_bytes)
+    budget = _read(drafter, row)
+    if budget is None and drafts is not None and drafter.kind == "model":
+        # Of a longer context it sees the end, see `DraftRoom`.
+        budget = None if drafts.max_position >= row.prompt + row.growth else drafts.max_position
+    return Drafting(
+        budget=budget, model=drafts, weights=drafter.draft_weights,
+        weight_bytes=WEIGHT_BYTES.get(drafter.draft_weights),
+        select_per_token=search.per_draft, verify_per_token=search.per_verify,
+        borrowed=drafter.kind == "layers", caught_up=int(drafter.kind == "model"),
+    )  # fmt: skip
+
+
+def layers_of(drafter: Drafter, target: ModelShape) -> int:
+    """Of the target that draft, where its first ones do."""
+    return min(int(drafter.draft.removeprefix(LAYERS)), target.layers)
+
+
+def search_of(drafter: Drafter, shape: ModelShape, kv_bytes: float) -> Search:
+    """What its selector reads to choose, of a model of that shape."""
+    if drafter.selector is None or drafter.budget is None:
+        return Search()
+    selector = SELECTORS.create(drafter.selector, dict(drafter.selector_options))
+    return selector.search(shape.head_dim, int(kv_bytes))
+
+
+def _read(drafter: Drafter, row: Row) -> int | None:
+    """Entries of a draft step, None for all: accepted tokens come on top of the budget, unless the
+    selector has them replace others."""
+    if drafter.selector is None or drafter.budget is None:
+        return None
+    selector = SELECTORS.create(drafter.selector, dict(drafter.selector_options))
+    kept = min(drafter.budget, row.prompt)
+    return round(kept if selector.ring(drafter.budget) is not None else kept + row.growth)
