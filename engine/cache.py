@@ -133,10 +133,16 @@ class KVCache(KVStore):
         self.prompts: list[Prompt | None] = [None] * rows
 
     def following(
-        self, slots: Sequence[int], new: int, *, ahead: int = 0, observer: Observer | None = None
+        self,
+        slots: Sequence[int],
+        new: int,
+        *,
+        ahead: Sequence[int] | None = None,
+        observer: Observer | None = None,
     ) -> StoreAccess:
-        """Access for `new` tokens that come `ahead` tokens after each row's valid ones."""
-        starts = [self.lengths[s] + ahead for s in slots]
+        """Access for `new` tokens that come `ahead` (none) tokens after each row's valid ones."""
+        ahead = ahead or [0] * len(slots)
+        starts = [self.lengths[s] + a for s, a in zip(slots, ahead, strict=True)]
         prompts = [self.prompt_lengths[s] for s in slots]
         return self.access(slots, starts, starts, prompts, new, observer=observer)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from magicdec.engine.acceptance import make_rule
 from magicdec.engine.cache import KVCache
+from magicdec.engine.cascade import CascadeDrafter
 from magicdec.engine.clock import Clock
 from magicdec.engine.config import LOOKUP, DecodeConfig
 from magicdec.engine.draft_model import ModelDrafter
@@ -12,6 +14,7 @@ from magicdec.engine.errors import require
 from magicdec.engine.lookup import LookupDrafter
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.model.spec import ModelSpec
+from magicdec.engine.views.base import DraftView
 
 
 def make_drafter(
@@ -22,6 +25,7 @@ def make_drafter(
 
     context: tokens of the longest prompt; chunk: those of a prefill pass. Raises ConfigError.
     """
+    stop = config.gamma_policy.stop
     if config.gamma == 0:
         return None
     if config.draft == LOOKUP:
@@ -33,15 +37,26 @@ def make_drafter(
         return ModelDrafter(
             cache, draft, selector, config, weights, context=context, chunk=chunk, clock=clock
         )
-    model = cache.model
-    if config.draft_layers is not None:
-        check_layers(model.spec, config.draft_layers)
-        model = model.first(config.draft_layers)
+    model, layers = cache.model, config.draft_layers
+    if layers is not None:
+        check_layers(model.spec, layers)
+        model = model if config.inner else model.first(layers)
     view = make_view(
         cache, selector, budget=config.budget, context=context, growth=config.max_new_tokens,
-        gamma=config.gamma, model=model,
+        gamma=config.scratch, model=model,
     )  # fmt: skip
-    return SelfDrafter(model, view, weights)
+    if config.inner is None:
+        return SelfDrafter(model, view, weights, stop)
+
+    def inner(middle: Decoder, view: DraftView) -> Drafter:
+        if layers is None:
+            return LookupDrafter(cache)
+        return SelfDrafter(middle.first(layers), view, "same")  # its weights are the middle's
+
+    rule = make_rule(
+        config.sampling, slots=cache.rows, positions=config.scratch + 1, device=cache.model.device
+    )
+    return CascadeDrafter(model, view, weights, rule, inner, stop)
 
 
 def check_layers(spec: ModelSpec, layers: int) -> None:

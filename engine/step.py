@@ -37,7 +37,8 @@ def speculative_step(
     """Draft γ tokens, verify them in one pass, commit what is accepted; γ = 0 is plain decoding.
 
     drafted: the most tokens each row may draft, its own γ. A row near its limit takes part with
-    fewer than its batch mates, so that what it says never depends on them.
+    fewer than its batch mates, so that what it says never depends on them. A drafter may propose
+    less, see `Proposal.lengths`.
     """
     slots = [row.slot for row in rows]
     gamma = max(drafted)
@@ -49,7 +50,7 @@ def speculative_step(
     proposal = Proposal(pending[:, :0])
     if drafter is not None and gamma > 0:
         with clock.phase("draft"):
-            proposal = drafter.propose(rows, pending, gamma, rule)
+            proposal = drafter.propose(rows, pending, drafted, rule)
 
     # 2. Verify: one pass over the whole cache judges all of them.
     with clock.phase("verify"):

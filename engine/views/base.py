@@ -18,7 +18,7 @@ class DraftView(ABC):
         """A row was prefilled into `slot` of the full cache."""
 
     @abstractmethod
-    def access(self, slots: Sequence[int], ahead: int, new: int = 1) -> KVAccess:
+    def access(self, slots: Sequence[int], ahead: Sequence[int], new: int = 1) -> KVAccess:
         """For `new` tokens per row, the first of them `ahead` tokens after the row's valid ones."""
 
     @abstractmethod
@@ -39,7 +39,7 @@ class WholeView(DraftView):
     def admit(self, slot: int) -> None:
         pass
 
-    def access(self, slots: Sequence[int], ahead: int, new: int = 1) -> KVAccess:
+    def access(self, slots: Sequence[int], ahead: Sequence[int], new: int = 1) -> KVAccess:
         return self._cache.following(slots, new, ahead=ahead)
 
     def commit(self, slots: Sequence[int], counts: Sequence[int]) -> None:

@@ -28,11 +28,11 @@ class DetachedView(CompactView):
         self._lengths[slot] = self._prefilled.lengths[0]
         self._prompts[slot] = self._prefilled.prompt_lengths[0]
 
-    def access(self, slots: Sequence[int], ahead: int, new: int = 1) -> KVAccess:
+    def access(self, slots: Sequence[int], ahead: Sequence[int], new: int = 1) -> KVAccess:
         return self.store.access(
             slots,
-            [self.entries(s) + ahead for s in slots],
-            [self._lengths[s] + ahead for s in slots],
+            [self.entries(s) + a for s, a in zip(slots, ahead, strict=True)],
+            [self._lengths[s] + a for s, a in zip(slots, ahead, strict=True)],
             [self._prompts[s] for s in slots],
             new,
             windowed=False,

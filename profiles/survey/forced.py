@@ -53,7 +53,8 @@ def chances(
         spans = [_span(rows[i].tokens, start, width + 1) for i in active]
         tokens = to_device(spans, model.device)  # [n, width + 1]
         with _kept(cache, slots, width, isinstance(view, WholeView)):
-            access = cache.following(slots, width) if view is None else view.access(slots, 0, width)
+            seen = WholeView(cache) if view is None else view
+            access = seen.access(slots, [0] * len(slots), width)
             logits = model.forward(tokens[:, :-1], access)  # [n, width, V]
         of_tokens = _chances(logits, tokens[:, 1:], sampling).cpu().numpy()
         for i, count, values in zip(active, counts, of_tokens, strict=True):
