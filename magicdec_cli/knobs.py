@@ -9,10 +9,15 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
 from typing import Any, Literal
 
 from magicdec.cli.knob import Knob
 from magicdec.engine.config import MAX_GAMMA, MAX_SEED, DecodeConfig, SamplingConfig
+from magicdec.engine.gamma.auto import Auto
+from magicdec.engine.gamma.policy import FIXED, Adaptive, GammaPolicy
+
+AUTO, ADAPTIVE, SCHEDULE = "auto", "adaptive", ".toml"  # what --gamma takes besides a number
 
 DECODE = DecodeConfig()
 SAMPLING = SamplingConfig()
@@ -20,10 +25,13 @@ SAMPLING = SamplingConfig()
 
 def setting(
     default: Any, group: str, help: str, *, low: float | None = None, high: float | None = None,
-    unset: str = "",
+    unset: str = "", words: tuple[str, ...] = (),
 ) -> Any:  # fmt: skip
-    """A field of Settings. `low` and `high` are inclusive; `unset` says what None means."""
-    metadata = {"group": group, "help": help, "low": low, "high": high, "unset": unset}
+    """A field of Settings. `low` and `high` are inclusive; `unset` says what None means; words:
+    see `Knob`."""
+    metadata = {
+        "group": group, "help": help, "low": low, "high": high, "unset": unset, "words": words,
+    }  # fmt: skip
     if default is dict:
         return field(default_factory=dict, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -95,13 +103,17 @@ class Settings:
     )  # fmt: skip
 
     gamma: int = setting(
-        DECODE.gamma, "Speculation", "γ, draft tokens per step; 0 is plain decoding.",
-        low=0, high=MAX_GAMMA,
+        DECODE.gamma, "Speculation", "γ, draft tokens per step; 0 is plain decoding. auto: as many "
+        "as pay, by calibration or the run's own times; adaptive: as long as the draft is sure of "
+        "itself; FILE.toml: a schedule by batch and context.",
+        low=0, high=MAX_GAMMA, words=(AUTO, ADAPTIVE, SCHEDULE),
     )  # fmt: skip
+    gamma_policy: str = "fixed"  # given through gamma: fixed, auto, adaptive or a file
     draft: str = setting(
         DECODE.draft, "Speculation",
         "Who drafts: self; lookup (what followed the same words before); layers:N (the first N "
-        "layers and the head); or another model, named like --model, of the same vocabulary.",
+        "layers and the head); lookup+self or layers:N+self (a cascade: the first drafts for the "
+        "self-draft); or another model, named like --model, of the same vocabulary.",
     )  # fmt: skip
     draft_kv: Literal["selected", "full"] = setting(
         DECODE.draft_kv, "Speculation",
@@ -153,16 +165,36 @@ class Settings:
     )
 
     @property
+    def policy(self) -> GammaPolicy:
+        """What --gamma names, before a calibration is asked. Raises ConfigError for a file."""
+        match self.gamma_policy:
+            case "fixed":
+                return FIXED
+            case "auto":
+                return Auto()
+            case "adaptive":
+                return Adaptive()
+        from magicdec.profiles.gamma_schedule import read_schedule
+
+        return read_schedule(Path(self.gamma_policy))
+
+    @property
     def drafts_itself(self) -> bool:
         """Whether the model drafts over a selection of its own cache, which is what profiles,
         surveys and calibrations know."""
         return self.draft == DECODE.draft and self.draft_kv == DECODE.draft_kv
+
+    @property
+    def profiled(self) -> bool:
+        """Whether it drafts itself, always with the same γ."""
+        return self.drafts_itself and self.gamma_policy == "fixed"
 
     def decode_config(self) -> DecodeConfig:
         """The engine's share. Raises ConfigError for settings that contradict each other."""
         return DecodeConfig(
             max_new_tokens=self.max_new_tokens,
             gamma=self.gamma,
+            gamma_policy=self.policy,
             budget=self.budget,
             draft=self.draft,
             draft_kv=self.draft_kv,
@@ -182,6 +214,8 @@ def _knobs() -> tuple[Knob, ...]:
     hints = typing.get_type_hints(Settings)
     knobs = []
     for declared in fields(Settings):
+        if not declared.metadata:
+            continue
         hint = hints[declared.name]
         choices: tuple[str, ...] = ()
         if typing.get_origin(hint) in (types.UnionType, typing.Union):

@@ -85,15 +85,26 @@ def forecast(
 ) -> tuple[Prediction | None, str]:
     """The prediction of a run, and a line about it: what it is, or why there is none.
 
-    The line is empty for a run without drafts; a calibration that is stale is named, not used.
+    The line is empty for a run without drafts or one whose γ changes; a calibration that is stale
+    is named, not used.
     """
-    if settings.gamma == 0 or not settings.drafts_itself:
+    if settings.gamma == 0 or not settings.profiled:
         return None, ""
     calibration, why_not = usable_calibration(settings, env)
     if calibration is None:
         return None, why_not
+    work = work_of(settings, env, requests)
+    assumed = assume(calibration, work)
+    if settings.max_new_tokens < 2:
+        return None, ""
+    found = Prediction(calibration, work, assumed, predict_run(calibration, work, assumed))
+    return found, found.sentence
+
+
+def work_of(settings: Settings, env: Mapping[str, object], requests: Sequence[Request]) -> Work:
+    """A run as the cost model needs it."""
     whole = SELECTORS.load(settings.selector).whole
-    work = Work(
+    return Work(
         batch=min(settings.batch, len(requests)),
         contexts=tuple(len(request.tokens) for request in requests),
         new_tokens=(settings.max_new_tokens,) * len(requests),
@@ -102,11 +113,6 @@ def forecast(
         budget=None if whole else settings.budget,
         weights=str(env.get("draft_weights", "same")),
     )
-    assumed = assume(calibration, work)
-    if settings.max_new_tokens < 2:
-        return None, ""
-    found = Prediction(calibration, work, assumed, predict_run(calibration, work, assumed))
-    return found, found.sentence
 
 
 def usable_calibration(

@@ -52,6 +52,10 @@ def tui(
     resolved = resolve(flags)
     settings = resolved.settings
     require(settings.drafts_itself, ONLY_RUN)
+    require(
+        settings.profiled,
+        f"--gamma {settings.gamma_policy} is for run only as yet; give the app a number",
+    )
     if resolved.sources["context"] == "default":
         settings = dataclasses.replace(settings, context=FIRST_CONTEXT)
     settings.decode_config()

@@ -100,7 +100,9 @@ class TuiKnob:
 
 def tui_knobs(gamma: str = "γ") -> tuple[TuiKnob, ...]:
     """`gamma`: how the terminal writes it."""
-    table = {knob.name: knob for knob in KNOBS}
+    table = {
+        knob.name: dataclasses.replace(knob, words=()) for knob in KNOBS
+    }  # the app takes numbers
     labels = {name: gamma if label == "γ" else label for name, label in LABELS.items()}
     return tuple(TuiKnob(table[name], label) for name, label in labels.items())
 

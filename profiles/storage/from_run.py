@@ -26,6 +26,8 @@ def _translated(run: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     env, config, rows = run["env"], run["config"], run["rows"]
     if config["gamma"] == 0:
         raise ValueError("gamma 0 does not speculate")
+    if config.get("gamma_policy", "fixed") != "fixed":
+        raise ValueError("profiles know only a fixed gamma")
     if config.get("draft", "self") != "self" or config.get("draft_kv", "selected") != "selected":
         raise ValueError("profiles know only the self-drafter over a selection")
     baseline, spec = run.get("baseline"), run["speculative_decoding"]
