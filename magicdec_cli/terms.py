@@ -18,8 +18,8 @@ RUN_TERMS: dict[str, str] = {
     "step": "draft γ tokens over the selected entries, verify them in one pass over the full cache",
     "self, lookup, layers:N": "who drafts (--draft): the model itself; what followed a row's last "
     "words before; the model's first N layers and its head. Else the name of another model",
-    "cascade": "lookup+self or layers:N+self (--draft): the first drafts for the self-draft, which verifies "
-    "that over its selected entries and so drafts several tokens in a pass. `inner drafts` are "
+    "cascade": "lookup+self or layers:N+self (--draft): the first drafts for the self-draft, "
+    "which verifies that over its selected entries and so drafts several tokens in a pass. `inner drafts` are "
     "those that it judged",
     "drafted": "draft tokens that were proposed and verified",
     "accepted": "draft tokens that passed verification",
