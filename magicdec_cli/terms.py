@@ -19,8 +19,8 @@ RUN_TERMS: dict[str, str] = {
     "self, lookup, layers:N": "who drafts (--draft): the model itself; what followed a row's last "
     "words before; the model's first N layers and its head. Else the name of another model",
     "cascade": "lookup+self or layers:N+self (--draft): the first drafts for the self-draft, "
-    "which verifies that over its selected entries and so drafts several tokens in a pass. `inner drafts` are "
-    "those that it judged",
+    "which verifies that over its selected entries and so drafts several tokens in a pass. "
+    "`inner drafts` are those that it judged",
     "drafted": "draft tokens that were proposed and verified",
     "accepted": "draft tokens that passed verification",
     "recovered": "the token the target draws where it rejected a draft token",

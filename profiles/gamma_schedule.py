@@ -28,9 +28,13 @@ MOST_ENTRIES = 10_000
 KEYS = {"batch", "context", "gamma"}
 
 
-@functools.lru_cache(maxsize=8)  # asked for several times in a run, and a pipe is read only once
 def read_schedule(path: Path) -> Schedule:
     """Raises ConfigError naming the file, what is wrong with it and what belongs there."""
+    return _read(path, Path.cwd())
+
+
+@functools.lru_cache(maxsize=8)  # a run asks several times, and the file may change meanwhile
+def _read(path: Path, folder: Path) -> Schedule:
     return _schedule(str(path), read_toml(path), clean(last_part(str(path))))
 
 
