@@ -15,8 +15,8 @@ RUN_TERMS: dict[str, str] = {
     "T": "temperature of the sampling; greedy at 0 (--temperature)",
     "memory": "forecast of what the run allocates",
     "selector": "the rule that chooses those entries (--selector)",
-    "static, dynamic selector": "chooses once per row, after its prefill; or again in every draft "
-    "step (topk, quest, pqcache) or after verify passes (reuse)",
+    "static, dynamic": "a selector chooses once per row, after its prefill; or again in every "
+    "draft step (topk, quest, pqcache) or after verify passes (reuse)",
     "selector's index": "what a dynamic selector keeps about all keys: pages' extremes, codes and "
     "codebooks",
     "step": "draft γ tokens over the selected entries, verify them in one pass over the full cache",
