@@ -124,7 +124,7 @@ class Survey:
         for drafter in drafters:
             require(
                 kind_of(drafter.draft) != "cascade",
-                f"draft {drafter.draft} drafts what self does, only sooner, and has its acceptance; "
+                f"draft {drafter.draft} drafts what self does, only sooner, as well accepted; "
                 "give self, and measure the cascade by profile record",
             )
             draft_weights(drafter.config(config, 1), session.device, session.dtype)
