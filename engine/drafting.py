@@ -14,7 +14,6 @@ from magicdec.engine.errors import require
 from magicdec.engine.lookup import LookupDrafter
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.model.spec import ModelSpec
-from magicdec.engine.selectors.base import DynamicSelector
 from magicdec.engine.trees.drafter import TreeDrafter
 from magicdec.engine.trees.making import make_grower
 from magicdec.engine.views.base import DraftView
@@ -48,12 +47,6 @@ def make_drafter(
         cache, selector, budget=config.budget, context=context, growth=config.max_new_tokens,
         gamma=config.scratch, model=model, clock=clock,
     )  # fmt: skip
-    if config.drafts_trees or config.inner:
-        require(
-            not isinstance(selector, DynamicSelector),
-            f"{'trees' if config.drafts_trees else 'cascades'} are drafted over entries chosen "
-            f"once, and selector {config.selector} chooses again; give snapkv or another one",
-        )
     if config.drafts_trees:
         return TreeDrafter(model, view, weights, make_grower(config))
     if config.inner is None:

@@ -9,7 +9,8 @@ from magicdec.engine.cache import KVCache
 from magicdec.engine.clock import Clock
 from magicdec.engine.config import DecodeConfig, SamplingConfig
 from magicdec.engine.drafting import make_drafter
-from magicdec.engine.memory import capacity
+from magicdec.engine.errors import ConfigError
+from magicdec.engine.memory import capacity, require_fit
 from magicdec.engine.prefill import prefill
 from magicdec.engine.report import Recorder
 from magicdec.engine.request import Request
@@ -144,6 +145,18 @@ def test_a_row_near_its_limit_has_room_for_what_its_mates_are_fed(
     plain = decode(tiny().ours, prompts, gamma=0, **common)
     got = decode(tiny().ours, prompts, slots=3, capacity=room, **settings)
     assert got.tokens == plain.tokens
+
+
+@pytest.mark.parametrize("way", [{"tree": "sequoia"}, {"draft": "lookup+self"}])
+@pytest.mark.parametrize("selector", DYNAMIC)
+def test_the_forecast_refuses_selectors_that_choose_again(tiny, way, selector):
+    """It comes before anything is decoded: a run must not fail after its plain half."""
+    config = DecodeConfig(selector=selector, **way)
+    with pytest.raises(ConfigError, match=f"chosen once, and selector {selector} "):
+        require_fit(
+            tiny().ours.spec, config, batch=2, context=20, chunk=8, dtype=torch.float32,
+            kv_dtype=torch.float32, device=CPU, available=10**12,
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize("nodes,depth", [(1, 1), (1, 32), (9, 8), (33, 32), (128, 5), (100, 32)])

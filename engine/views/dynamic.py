@@ -46,7 +46,7 @@ class DynamicView(DraftView):
         self, slots: Sequence[int], ahead: Sequence[int], new: int = 1, nodes: Nodes | None = None
     ) -> DynamicAccess:
         alike = nodes is None and len(set(ahead)) == 1
-        assert alike, "trees and cascades draft over static selections only, see `make_drafter`"
+        assert alike, "trees and cascades draft over static selections only, see `draft_selector`"
         return DynamicAccess(self, slots, ahead, new)
 
     def commit(self, slots: Sequence[int], counts: Sequence[int]) -> None:
