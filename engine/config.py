@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 from magicdec.engine.errors import require
 from magicdec.engine.gamma.policy import FIXED, GammaPolicy
+from magicdec.engine.trees.beam import fed
 
 MAX_GAMMA = 32
 MAX_SEED = 2**63 - 1
@@ -198,7 +199,9 @@ class DecodeConfig:
 
     @property
     def scratch(self) -> int:
-        """The most tokens beyond the accepted ones that a draft is fed in a step."""
+        """The most tokens beyond the accepted ones that a draft is fed in a step, or judged on."""
+        if self.drafts_trees and self.tree == "specexec":
+            return max(self.tree_nodes, fed(self.tree_nodes, self.gamma))
         return self.most_drafted + (0 if self.inner is None else INNER_GAMMA)
 
     @property

@@ -51,6 +51,7 @@ def make_view(
     capacity = view_capacity(selector, budget=budget, context=context, growth=growth, gamma=gamma)
     if isinstance(selector, DynamicSelector):
         return RefreshedView(
-            cache, selector, budget=budget, capacity=capacity, model=model, clock=clock
-        )
+            cache, selector, budget=budget, capacity=capacity, scratch=gamma, model=model,
+            clock=clock,
+        )  # fmt: skip
     return SelectedView(cache, selector, budget=budget, capacity=capacity, model=model)

@@ -86,7 +86,7 @@ def capacity(config: DecodeConfig, context: int) -> int:
     The scratch is for any γ, so that runs that differ in γ share one cache and its prefill, as do
     those with trees of no more nodes.
     """
-    return context + config.max_new_tokens + max(MAX_GAMMA, config.most_drafted) + 1
+    return context + config.max_new_tokens + max(MAX_GAMMA, config.scratch) + 1
 
 
 def require_fit(

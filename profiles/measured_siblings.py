@@ -8,6 +8,7 @@ from typing import Any
 
 from magicdec.engine.errors import ConfigError
 from magicdec.profiles.bounded import read_bounded
+from magicdec.profiles.costs.strict_toml import MOST_COUNT
 
 MOST_BYTES = 16 * 2**20
 #: Nodes at which a child must have been tried for its rate to be believed.
@@ -40,5 +41,5 @@ def recorded_siblings(path: Path) -> tuple[float, ...]:
 
 def _counts(value: object) -> list[int]:
     """Empty for what is no list of counts."""
-    fits = isinstance(value, list) and all(isinstance(n, int) and n >= 0 for n in value)
+    fits = isinstance(value, list) and all(type(n) is int and 0 <= n <= MOST_COUNT for n in value)
     return value if isinstance(value, list) and fits else []

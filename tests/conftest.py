@@ -171,7 +171,7 @@ def decode() -> Any:
             make_tokenizer(),
             get_backend(attention, torch.device("cpu")),
             slots=slots or len(prompts),
-            capacity=capacity or longest + config.max_new_tokens + config.most_drafted + 1,
+            capacity=capacity or longest + config.max_new_tokens + config.scratch + 1,
             chunk=chunk,
             kv_dtype=kv_dtype,
         )

@@ -56,6 +56,15 @@ def test_rates_as_shares_or_of_a_run(tmp_path):
         ('{"speculative_decoding": {"siblings_tried": []}}', "is of a run without trees"),
         ('{"speculative_decoding": {"siblings_tried": "x", "siblings_accepted": [1]}}', "without"),
         (
+            '{"speculative_decoding": {"siblings_tried": [true], "siblings_accepted": [true]}}',
+            "without",
+        ),
+        (
+            '{"speculative_decoding": {"siblings_tried": [20], "siblings_accepted": [1%s]}}'
+            % ("0" * 400),
+            "without",
+        ),
+        (
             '{"speculative_decoding": {"siblings_tried": [5], "siblings_accepted": [2]}}',
             "too few steps: 5 tried, 2 accepted; raise its --max-new-tokens",
         ),

@@ -9,6 +9,7 @@ from magicdec.engine.cache import KVCache
 from magicdec.engine.clock import Clock
 from magicdec.engine.config import DecodeConfig, SamplingConfig
 from magicdec.engine.drafting import make_drafter
+from magicdec.engine.memory import capacity
 from magicdec.engine.prefill import prefill
 from magicdec.engine.report import Recorder
 from magicdec.engine.request import Request
@@ -16,6 +17,7 @@ from magicdec.engine.row import Row
 from magicdec.engine.selectors.base import SELECTORS, DynamicSelector
 from magicdec.engine.step import speculative_step
 from magicdec.engine.trees.making import make_tree_rule
+from magicdec.engine.trees.specexec import SpecExec
 from magicdec.kernels.attention import get_backend
 
 CPU = torch.device("cpu")
@@ -124,6 +126,32 @@ def test_every_row_stops_at_its_limit_and_at_eos(tiny, prompt, decode, tree):
     got = decode(tiny().ours, prompts, gamma=5, tree=tree, selector="full", **common)
     assert (got.tokens, got.reasons, got.texts) == (plain.tokens, plain.reasons, plain.texts)
     assert "stop" in plain.reasons
+
+
+@kinds
+@pytest.mark.parametrize("nodes,gamma", [(9, 8), (33, 32)])
+@pytest.mark.parametrize("selector", ["snapkv", "full"])
+def test_a_row_near_its_limit_has_room_for_what_its_mates_are_fed(
+    tiny, prompt, decode, tree, nodes, gamma, selector
+):
+    """Passes feed whole generations, together more nodes than a tree keeps."""
+    common = dict(max_new_tokens=NEW, ignore_eos=True)
+    settings = dict(
+        gamma=gamma, tree=tree, tree_nodes=nodes, selector=selector, budget=200, **common
+    )
+    prompts = [prompt(n) for n in (60, 3, 40, 9)]
+    room = capacity(DecodeConfig(**settings), 60)
+    plain = decode(tiny().ours, prompts, gamma=0, **common)
+    got = decode(tiny().ours, prompts, slots=3, capacity=room, **settings)
+    assert got.tokens == plain.tokens
+
+
+@pytest.mark.parametrize("nodes,depth", [(1, 1), (1, 32), (9, 8), (33, 32), (128, 5), (100, 32)])
+def test_settings_know_what_specexec_feeds(nodes, depth):
+    grower = SpecExec(nodes, depth)
+    config = DecodeConfig(gamma=depth, tree="specexec", tree_nodes=nodes)
+    assert config.scratch == max(nodes, 1 + (grower.height - 1) * grower.beam)
+    assert grower.height * grower.beam >= nodes
 
 
 SAMPLED = SamplingConfig(temperature=0.9, top_p=0.9, seed=5)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from magicdec.engine.acceptance import Proposal
+from magicdec.engine.trees.beam import beam
 from magicdec.engine.trees.growth import Grower, Growth
 from magicdec.engine.trees.rules import TreeRule
 from magicdec.engine.trees.tree import Tree
@@ -24,8 +25,8 @@ class SpecExec(Grower):
     """
 
     def __init__(self, nodes: int, height: int) -> None:
-        self.nodes, self.height = nodes, min(height, nodes)
-        self.beam = math.ceil(nodes / self.height)
+        self.nodes = nodes
+        self.height, self.beam = beam(nodes, height)
 
     def begin(self, pending: Tensor, rule: TreeRule) -> Growth:
         return _Growth(self, pending, rule)

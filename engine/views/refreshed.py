@@ -18,13 +18,17 @@ from magicdec.kernels.transfer import to_device
 
 
 class RefreshedView(SelectedView):
-    """Between two choices accepted tokens are kept on top of the chosen ones."""
+    """Between two choices accepted tokens are kept on top of the chosen ones.
+
+    scratch: of `capacity`, the entries for what is drafted in a step.
+    """
 
     def __init__(
         self, cache: KVCache, selector: DynamicSelector, *, budget: int, capacity: int,
-        model: Decoder, clock: Clock,
+        scratch: int, model: Decoder, clock: Clock,
     ) -> None:  # fmt: skip
         super().__init__(cache, selector, budget=budget, capacity=capacity, model=model)
+        self._room = capacity - scratch
         self.chooser = Chooser(cache, selector, budget=budget, layers=model.spec.layers)
         self.observer = self._observe
         self._refresh, self._clock = selector.refresh, clock
@@ -52,7 +56,7 @@ class RefreshedView(SelectedView):
         ]  # fmt: skip
         rest = [i for i in range(len(slots)) if i not in due]
         if rest:
-            super().commit([slots[i] for i in rest], [counts[i] for i in rest])
+            self._follow([slots[i] for i in rest], [counts[i] for i in rest])
         with self._clock.phase("select"):
             self.chooser.extend(slots, counts)
             if due:
@@ -61,6 +65,16 @@ class RefreshedView(SelectedView):
                 chosen = [slots[i] for i in due]
                 self._choose(chosen, [self._cache.lengths[slot] for slot in chosen], queries)
         self._seen.clear()
+
+    def _follow(self, slots: Sequence[int], counts: Sequence[int]) -> None:
+        """Keeps accepted tokens on top. Plain steps may have given more than there is room for, and
+        nobody saw their queries: the latest entries then serve until the next verify pass."""
+        taken = list(counts)
+        for i, (slot, count) in enumerate(zip(slots, counts, strict=True)):
+            if self._added[slot] + count > self._room:
+                taken[i] = self.chooser.width(self._cache.lengths[slot])
+                self._added[slot], self._passes[slot] = 0, self._refresh
+        super().commit(slots, taken)
 
     def _choose(
         self, slots: Sequence[int], lengths: Sequence[int], queries: Sequence[Tensor]

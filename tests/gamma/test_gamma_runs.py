@@ -55,6 +55,8 @@ POLICIES = {
 DRAFTS = {
     "snapkv": dict(selector="snapkv"),
     "streaming": dict(selector="streaming"),
+    "reuse": dict(selector="reuse"),
+    "reuse, seldom": dict(selector="reuse", selector_options={"refresh": "3"}),
     "layers": dict(draft="layers:1", selector="snapkv"),
     "model, full": dict(draft="other", draft_kv="full"),
     "model, streaming": dict(draft="other", selector="streaming"),
