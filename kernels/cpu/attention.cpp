@@ -15,6 +15,19 @@
 
 namespace {
 
+// Keys [from, to) -> out [dim, KEYS]. Columns beyond keep what they had; their scores are masked.
+template <typename T>
+void transpose(const Span<T>& keys, int64_t from, int64_t to, float* out, Ahead soon) {
+    const int64_t pace = soon.bytes * LANES / (to - from);
+    int64_t k = from;
+    for (; k + LANES <= to; k += LANES, soon.next += pace) {
+        for (int64_t i = 0; i < pace; i += CACHE_LINE) prefetch(soon.next + i);
+        transpose_keys(keys[k], keys.stride, keys.dim, out + k - from, KEYS);
+    }
+    for (; k < to; k++)
+        for (int64_t d = 0; d < keys.dim; d++) out[d * KEYS + k - from] = to_float(keys[k][d]);
+}
+
 // Values [from, to) as floats: where they are, or widened into `buffer`; with their stride.
 inline std::pair<const float*, int64_t> widen(const Span<float>& v, int64_t from, int64_t, float*) {
     return {v[from], v.stride};
@@ -46,8 +59,15 @@ class Attention : public Blocks<Attention<T>> {
         find_queries(p, q, at, q_rows);
         for (int64_t m = 0; m < queries; m++) score_rows[m] = scores + m * BLOCK;
 
-        score(q_rows, queries, keys, begin, end, tile, scores,
-              values.ahead(begin, group_end(begin, VALUES, end)));
+        for (int64_t t = begin / LANES * LANES, stop; t < end; t = stop) {
+            stop = group_end(t, KEYS, end);
+            Ahead soon = stop < end ? keys.ahead(stop, group_end(stop, KEYS, end))
+                                    : values.ahead(begin, group_end(begin, VALUES, end));
+            const Ahead now = soon.first(2.0 / static_cast<double>(queries + 2));
+            transpose(keys, t, stop, tile, now);
+            multiply_rows({q_rows, 0, tile, KEYS, dim, scores + t, BLOCK,
+                           round_up(stop - t, LANES), false}, queries, soon);
+        }
         float *top = partial + queries * dim, *total = top + queries;
         for (int64_t m = 0; m < queries; m++) {
             const int64_t root = p.lengths[at.b] - p.tail - base;

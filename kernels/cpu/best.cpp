@@ -8,10 +8,9 @@ namespace {
 // Whole numbers that are ordered as the floats whose bits these are.
 inline int32_t in_order(int32_t bits) { return bits ^ (bits >> 31 & 0x7fffffff); }
 
-inline int64_t at_least(const int32_t* x, int64_t count, int64_t least) {
-    const auto bound = static_cast<int32_t>(least);
+inline int64_t count_from(int32_t least, const int32_t* x, int64_t count) {
     int32_t found = 0;
-    for (int64_t i = 0; i < count; i++) found += x[i] >= bound;
+    for (int64_t i = 0; i < count; i++) found += x[i] >= least;
     return found;
 }
 
@@ -28,17 +27,18 @@ void greatest(int32_t* x, int64_t count, int64_t wanted, int64_t first, int64_t*
     int64_t low = least, high = most;  // the wanted-th greatest is in low..high
     while (low < high) {
         const int64_t middle = low + (high - low + 1) / 2;
-        const int64_t found = at_least(x, count, middle);
+        const int64_t found = count_from(middle, x, count);
         (found < wanted ? high : low) = found < wanted ? middle - 1 : middle;
         if (found == wanted) break;
     }
-    int64_t equal = wanted - (low < INT32_MAX ? at_least(x, count, low + 1) : 0), n = 0;
-    for (int64_t i = 0; n < wanted; i++) {
-        out[n] = first + i;
-        const bool same = x[i] == low;
-        n += x[i] > low || (same && equal > 0);
-        equal -= same;
-    }
+    int64_t n = 0, i = 0, end = count;  // those from `end` on that equal `low` are left out
+    for (int64_t spare = count_from(low, x, count) - wanted; spare > 0; spare -= x[end] == low)
+        end--;
+    for (; i + LANES <= end; i += LANES)
+        for (unsigned found = at_least(x + i, low); found; found &= found - 1)
+            out[n++] = first + i + __builtin_ctz(found);
+    for (; i < end && n < wanted; n += x[i++] >= low) out[n] = first + i;
+    for (; n < wanted; n += x[i++] > low) out[n] = first + i;
 }
 
 }  // namespace

@@ -67,6 +67,33 @@ class Mass : public Blocks<Mass<Scores>> {
     const int64_t width;
 };
 
+constexpr int64_t SOON = 1 << 14;  // bytes from a key that is read to one that is fetched
+
+// out[m * BLOCK + j] = q[m] · keys[j] for eight keys, without the transposition that pays for the
+// many queries of a verify pass. `ahead` is fetched meanwhile.
+template <int MR, typename T>
+void dot(const float* const* q, const T* const* keys, int64_t dim, float* out, const char* ahead) {
+    constexpr int HALF = LANES / 2;  // of the keys: 12 sums, 3 of q and 1 of a key fill 16 registers
+    constexpr int64_t PACE = HALF * LANES * sizeof(T);
+    Vec sums[MR][LANES];
+    for (int first = 0; first < LANES; first += HALF) {
+        Vec part[MR][HALF]{};
+        for (int64_t d = 0; d < dim; d += LANES) {
+            if (ahead)
+                for (int64_t i = 0; i < PACE; i += CACHE_LINE, ahead += CACHE_LINE) prefetch(ahead);
+            Vec held[MR];
+            for (int m = 0; m < MR; m++) held[m] = in_register(load(q[m] + d));
+            for (int j = 0; j < HALF; j++) {
+                const Vec x = in_register(load(keys[first + j] + d));
+                for (int m = 0; m < MR; m++) part[m][j] += held[m] * x;
+            }
+        }
+        for (int m = 0; m < MR; m++)
+            for (int j = 0; j < HALF; j++) sums[m][first + j] = part[m][j];
+    }
+    for (int m = 0; m < MR; m++) store(out + m * BLOCK, sums_of(sums[m]));
+}
+
 template <typename T>
 struct KeyScores {
     const Problem& p;
@@ -76,10 +103,28 @@ struct KeyScores {
 
     template <typename Search>
     void operator()(const Item& at, float* out, float* mine, const Search* search) const {
-        const auto q_rows = reinterpret_cast<const float**>(mine + KEYS * p.dim);
-        find_queries(p, q, at, q_rows);
-        score(q_rows, p.heads / p.kv_heads, Span<T>(p, k, p.k_strides, at), 0, at.end(p), mine, out,
-              search->next_keys(k));
+        const auto rows = reinterpret_cast<const float**>(mine);
+        find_queries(p, q, at, rows);
+        const int64_t group = p.heads / p.kv_heads, end = at.end(p);
+        const Span<T> keys(p, k, p.k_strides, at);
+        const char* next = search->next_keys(k).next;
+        const int64_t bytes = keys.stride * int64_t{sizeof(T)}, distance = SOON / bytes;
+        for (int64_t t = 0; t < end; t += LANES) {
+            const T* eight[LANES];
+            for (int64_t j = 0; j < LANES; j++) eight[j] = keys[std::min(t + j, end - 1)];
+            const int64_t beyond = t + distance - end;
+            const char* soon = beyond < 0 ? reinterpret_cast<const char*>(keys[t + distance])
+                               : next     ? next + beyond * bytes
+                                          : nullptr;
+            for (int64_t m = 0; m < group; m += 3) {
+                const char* ahead = m == 0 ? soon : nullptr;
+                switch (group - m) {
+                    case 1: dot<1>(rows + m, eight, p.dim, out + m * BLOCK + t, ahead); break;
+                    case 2: dot<2>(rows + m, eight, p.dim, out + m * BLOCK + t, ahead); break;
+                    default: dot<3>(rows + m, eight, p.dim, out + m * BLOCK + t, ahead);
+                }
+            }
+        }
     }
 };
 
