@@ -19,7 +19,7 @@ STORED = (torch.float32, torch.bfloat16)
 
 class NativeSearch(KeySearch):
     """A row's results are the same bits whatever else is in the batch, and of equal scores the
-    first positions are chosen."""
+    last positions are chosen: quantised keys are often equal, and later ones matter more."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library

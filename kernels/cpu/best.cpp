@@ -15,7 +15,7 @@ inline int64_t count_from(int32_t least, const int32_t* x, int64_t count) {
 }
 
 // Positions of the `wanted` greatest of x [count], from `first` on, ascending; of equal ones the
-// first. Bisects the values: counting reads a cached row at full speed, whatever it holds.
+// last. Bisects the values: counting reads a cached row at full speed, whatever it holds.
 void greatest(int32_t* x, int64_t count, int64_t wanted, int64_t first, int64_t* out) {
     if (wanted == 0) return;
     int32_t least = INT32_MAX, most = INT32_MIN;
@@ -31,14 +31,14 @@ void greatest(int32_t* x, int64_t count, int64_t wanted, int64_t first, int64_t*
         (found < wanted ? high : low) = found < wanted ? middle - 1 : middle;
         if (found == wanted) break;
     }
-    int64_t n = 0, i = 0, end = count;  // those from `end` on that equal `low` are left out
-    for (int64_t spare = count_from(low, x, count) - wanted; spare > 0; spare -= x[end] == low)
-        end--;
-    for (; i + LANES <= end; i += LANES)
+    int64_t n = 0, i = 0, begin = 0;  // those before `begin` that equal `low` are left out
+    for (int64_t spare = count_from(low, x, count) - wanted; spare > 0; begin++)
+        spare -= x[begin] == low;
+    for (; i < begin; n += x[i++] > low) out[n] = first + i;
+    for (; i + LANES <= count; i += LANES)
         for (unsigned found = at_least(x + i, low); found; found &= found - 1)
             out[n++] = first + i + __builtin_ctz(found);
-    for (; i < end && n < wanted; n += x[i++] >= low) out[n] = first + i;
-    for (; n < wanted; n += x[i++] > low) out[n] = first + i;
+    for (; n < wanted; n += x[i++] >= low) out[n] = first + i;
 }
 
 }  // namespace
