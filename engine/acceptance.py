@@ -64,8 +64,8 @@ class Verdict:
 class Rule(ABC):
     """Draws tokens and decides acceptance, for draft and target alike."""
 
-    def admit(self, slot: int, row: int) -> None:  # noqa: B027  (greedy has nothing to prepare)
-        """A new row moves into `slot`."""
+    def admit(self, slot: int, *stream: int) -> None:  # noqa: B027  (greedy has nothing to prepare)
+        """A new row moves into `slot`. stream: what its random numbers are fixed by."""
 
     def begin(self, slots: Sequence[int], emitted: Sequence[int], drafted: Sequence[int]) -> None:
         """A step begins. The rows have emitted so many tokens; `drafted` is each row's own γ."""
@@ -81,6 +81,10 @@ class Rule(ABC):
 
     def certain(self, tokens: Tensor, vocabulary: int) -> Tensor | None:
         """q of tokens [n, G] that nothing was drawn for: one-hot [n, G, V], None when greedy."""
+        return None
+
+    def probabilities(self, logits: Tensor) -> Tensor | None:
+        """What tokens are drawn from, [..., V]; None when greedy."""
         return None
 
     @abstractmethod
@@ -111,16 +115,19 @@ class Rejection(Rule):
     def __init__(self, config: SamplingConfig, noise: Noise) -> None:
         self._config, self._noise = config, noise
 
-    def admit(self, slot: int, row: int) -> None:
-        self._noise.admit(slot, row)
+    def admit(self, slot: int, *stream: int) -> None:
+        self._noise.admit(slot, *stream)
 
     def begin(self, slots: Sequence[int], emitted: Sequence[int], drafted: Sequence[int]) -> None:
         super().begin(slots, emitted, drafted)
         self._u = self._noise.at(slots, emitted, max(drafted) + 1)  # [n, G + 1, 3]
 
     def draft(self, logits: Tensor, ahead: int) -> tuple[Tensor, Tensor]:
-        probs = distribution(logits, self._config)
+        probs = self.probabilities(logits)
         return draw(probs, self._u[:, ahead, DRAFT]), probs
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        return distribution(logits, self._config)
 
     def certain(self, tokens: Tensor, vocabulary: int) -> Tensor:
         return one_hot(tokens, vocabulary).float()
@@ -128,7 +135,7 @@ class Rejection(Rule):
     def accept(self, proposal: Proposal, logits: Tensor) -> Verdict:
         tokens, q = proposal.tokens, proposal.probs
         gamma = tokens.shape[1]
-        p = distribution(logits, self._config)  # [n, G + 1, V]
+        p = self.probabilities(logits)  # [n, G + 1, V]
         if q is None:
             q = p.new_zeros(p[:, :0].shape)
         chosen = tokens[..., None]

@@ -146,14 +146,15 @@ class KVCache(KVStore):
         self.prompts: list[Prompt | None] = [None] * rows
 
     def following(
-        self, slots: Sequence[int], new: int, *, ahead: int = 0, observer: Observer | None = None,
-        nodes: Nodes | None = None,
+        self, slots: Sequence[int], new: int, *, ahead: Sequence[int] | None = None,
+        observer: Observer | None = None, nodes: Nodes | None = None,
     ) -> StoreAccess:  # fmt: skip
-        """Access for `new` tokens that come `ahead` tokens after each row's valid ones.
+        """Access for `new` tokens that come `ahead` (none) tokens after each row's valid ones.
 
         nodes: how they branch. Their roots then are the tokens right after the valid ones.
         """
-        starts = [self.lengths[s] + ahead for s in slots]
+        ahead = ahead or [0] * len(slots)
+        starts = [self.lengths[s] + a for s, a in zip(slots, ahead, strict=True)]
         positions = starts if nodes is None else [self.lengths[s] for s in slots]
         prompts = [self.prompt_lengths[s] for s in slots]
         return self.access(slots, starts, positions, prompts, new, observer=observer, nodes=nodes)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from magicdec.engine.errors import require
+from magicdec.engine.gamma.policy import FIXED, GammaPolicy
 
 MAX_GAMMA = 32
 MAX_SEED = 2**63 - 1
@@ -18,13 +19,16 @@ TreeKind = Literal["none", "specexec", "sequoia"]
 DraftWeights = Literal["auto", "same", "int8"]
 DraftKV = Literal["selected", "full"]
 
-#: How often greedy decoding accepts the k-th of siblings after those before it were not: the
-#: default model drafting for itself (MEASURED).
-SIBLING_RATES = (0.75, 0.45, 0.3, 0.25, 0.2, 0.15, 0.12, 0.1)
+#: p[k] of a tree's siblings, as `run` measures it: smollm2-135m greedily drafting for itself over
+#: snapkv, budget 256, int8 weights; "Dracula" and "Pride and Prejudice", four windows of 1,000
+#: tokens each; the k-th sibling was tried 581, 47 and 14 times, later ones too seldom to tell.
+SIBLING_RATES = (0.92, 0.70, 0.57)
 
 SELF, LOOKUP, LAYERS = "self", "lookup", "layers:"
 #: Tokens at a text's end that lookup searches for: the longest match wins, one says little.
 LOOKUP_TOKENS = 2, 5
+UNDER_SELF = "+self"  # what ends the name of a cascade: lookup+self, layers:6+self
+INNER_GAMMA = 4  # the most tokens that a cascade's inner drafter puts to the middle one at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +86,13 @@ class DecodeConfig:
     """What to generate and how to speculate. Raises ConfigError for a value out of range."""
 
     max_new_tokens: int = 64  # per row, the token that prefill gives included
-    gamma: int = 3  # draft tokens per step, in a tree its depth; 0 is plain decoding
+    gamma: int = 3  # the most draft tokens of a step, in a tree its depth; 0 is plain decoding
+    gamma_policy: GammaPolicy = FIXED  # how many of them a step drafts
     tree: TreeKind = "none"  # draft several tokens for a position
     tree_nodes: int = 16  # the most tokens of a tree
     tree_rates: tuple[float, ...] = SIBLING_RATES  # p[k], from which Sequoia makes its shape
     tree_shape: tuple[int, ...] = ()  # Sequoia's, if given: see `trees.shape.TreeShape`
-    draft: str = SELF  # who drafts: self, lookup, layers:N or a model
+    draft: str = SELF  # who drafts: self, lookup, layers:N, a model, or a cascade: lookup+self
     draft_kv: DraftKV = "selected"  # full: the draft attends to all, no selector
     budget: int = 256  # prompt KV entries that a draft step may read
     selector: str = "snapkv"  # a name of `magicdec selectors`, or package.module:Class
@@ -119,9 +124,16 @@ class DecodeConfig:
             f"got {', '.join(f'{rate:g}' for rate in self.tree_rates) or 'none'}",
         )
         require(
-            self.tree == "none" or (self.draft_model is None and self.draft != LOOKUP),
+            self.tree == "none"
+            or self.draft == SELF
+            or (self.draft_layers is not None and self.inner is None),
             f"a tree is drafted by the model itself, not by draft {self.draft!r}; "
             "give draft self or layers:N, or tree none",
+        )
+        require(
+            self.tree == "none" or self.gamma_policy.name == "fixed",
+            f"a tree is as deep in every step: gamma {self.gamma_policy.name} has no effect on it; "
+            "give gamma a number, or tree none",
         )
         require(self.budget >= 1, f"budget must be at least 1, got {self.budget}")
         require(
@@ -134,8 +146,18 @@ class DecodeConfig:
             f"draft {self.draft!r} runs no layer; give a number of layers, such as layers:6",
         )
         require(
+            self.inner is None or self.inner == LOOKUP or self.draft_layers is not None,
+            f"draft {self.draft!r}: only lookup or layers:N can draft under self; "
+            "give lookup+self or layers:6+self",
+        )
+        require(
             self.draft != LOOKUP or self.draft_kv == "selected",
             "draft-kv full has no effect on lookup, which reads no KV cache; leave it out",
+        )
+        require(
+            self.gamma_policy.stop is None or self.draft != LOOKUP,
+            "gamma adaptive has no effect on lookup, which has no probabilities; "
+            "give a number, or --draft lookup+self",
         )
         require(
             self.draft_weights in get_args(DraftWeights),
@@ -155,15 +177,32 @@ class DecodeConfig:
         return len(self.tree_shape) or self.tree_nodes
 
     @property
+    def inner(self) -> str | None:
+        """Who drafts for the self-draft of a cascade; None when nobody does."""
+        return self.draft.removesuffix(UNDER_SELF) if self.draft.endswith(UNDER_SELF) else None
+
+    @property
+    def drafts_itself(self) -> bool:
+        """Whether all of the model's layers make the drafts."""
+        return self.draft == SELF or self.inner is not None
+
+    @property
     def draft_layers(self) -> int | None:
-        """How many of the model's layers draft; 0 for what is no number, None for other drafts."""
-        if not self.draft.startswith(LAYERS):
+        """How many of the model's layers draft, in a cascade for the others; 0 for what is no
+        number, None for other drafts."""
+        name = self.draft.removesuffix(UNDER_SELF)
+        if not name.startswith(LAYERS):
             return None
-        count = self.draft.removeprefix(LAYERS)
+        count = name.removeprefix(LAYERS)
         return int(count) if count.isascii() and count.isdigit() else 0
+
+    @property
+    def scratch(self) -> int:
+        """The most tokens beyond the accepted ones that a draft is fed in a step."""
+        return self.most_drafted + (0 if self.inner is None else INNER_GAMMA)
 
     @property
     def draft_model(self) -> str | None:
         """The model that drafts, as `--model` names one; None when it is not another model."""
-        own = self.draft in (SELF, LOOKUP) or self.draft_layers is not None
+        own = self.drafts_itself or self.draft == LOOKUP or self.draft_layers is not None
         return None if own else self.draft

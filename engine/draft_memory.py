@@ -40,7 +40,7 @@ def draft_need(
         return DraftNeed(queries=kept)
     selector = draft_selector(config)
     spec = draft or target
-    if config.draft_layers is not None:
+    if config.draft_layers is not None and config.inner is None:
         layers = config.draft_layers
         spec = replace(target, layers=layers, windows=target.windows[:layers])
     twin = 0
@@ -51,7 +51,7 @@ def draft_need(
     if draft is None:
         entries = view_capacity(
             selector, budget=config.budget, context=context, growth=config.max_new_tokens,
-            gamma=config.most_drafted,
+            gamma=config.scratch,
         )  # fmt: skip
         need = DraftNeed(
             twin, batch * entries * token, batch * observed * query_bytes(target, size)

@@ -16,7 +16,7 @@ from magicdec.engine.draft_view import make_view
 from magicdec.engine.drafter import StepwiseDrafter
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.prefill import prefill
-from magicdec.engine.row import Row
+from magicdec.engine.row import Text
 from magicdec.engine.selectors.base import KVSelector
 from magicdec.engine.views.base import DraftView
 from magicdec.engine.views.detached import DetachedView
@@ -52,7 +52,8 @@ class ModelDrafter(StepwiseDrafter):
                 self._cache, selector, budget=config.budget, context=room.prompt,
                 growth=config.max_new_tokens, gamma=config.gamma + 1, clock=clock,
             )  # fmt: skip
-        super().__init__(model, view, weights)
+        self._piece = config.gamma + 1  # tokens that the view has room for beyond the valid ones
+        super().__init__(model, view, weights, config.gamma_policy.stop)
 
     def admit(self, slot: int) -> None:
         prompt = self._target.prompts[slot]
@@ -82,11 +83,32 @@ class ModelDrafter(StepwiseDrafter):
             self._cache.advance(slots, counts)
         self._view.commit(slots, counts)
 
-    def _first(self, rows: Sequence[Row], pending: Tensor) -> Tensor:
-        known = [(*row.request.tokens[-1:], *row.tokens)[-2:] for row in rows]
-        # Padding beyond the vocabulary, that a smaller head or embedding may lack, means nothing.
-        return to_device(known, pending.device).clamp(max=self._full.spec.vocab_size - 1)
+    def catch_up(self, rows: Sequence[Text], counts: Sequence[int]) -> None:
+        """Feeds the model what was said without it, as far as its cache follows: all but one."""
+        left = [(row, count) for row, count in zip(rows, counts, strict=True) if count]
+        while left:
+            slots = [row.slot for row, _ in left]
+            width = min(self._piece, max(count for _, count in left))
+            fed = [_span(row, count + 2, width) for row, count in left]
+            access = self._view.access(slots, [0] * len(slots), width)
+            self._model.forward(self._known(fed), access, last_only=True)
+            self.commit(slots, [min(width, count) for _, count in left])
+            left = [(row, count - width) for row, count in left if count > width]
+
+    def _first(self, rows: Sequence[Text], pending: Tensor) -> Tensor:
+        return self._known([_span(row, 2, 2) for row in rows])
+
+    def _known(self, tokens: Sequence[Sequence[int]]) -> Tensor:
+        """Padding beyond the vocabulary, which a smaller embedding may lack, means nothing."""
+        spec = self._full.spec
+        return to_device(tokens, self._full.device).clamp(max=spec.vocab_size - 1)
 
     def _logits(self, logits: Tensor) -> Tensor:
         missing = self._target.model.spec.vocab_size - logits.shape[-1]
         return pad(logits, (0, missing), value=-torch.inf)  # cuts where it is negative
+
+
+def _span(row: Text, back: int, width: int) -> list[int]:
+    """`width` tokens of the row's text, from `back` before its end on; then zeros."""
+    known = (*row.request.tokens[-back:], *row.tokens)[-back:][:width]
+    return [*known, *[0] * (width - len(known))]

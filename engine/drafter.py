@@ -4,19 +4,32 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from magicdec.engine.acceptance import Proposal, Rule
 from magicdec.engine.cache import Observer
-from magicdec.engine.config import LOOKUP, SELF, DecodeConfig, DraftWeights
+from magicdec.engine.confidence import Confidence
+from magicdec.engine.config import LOOKUP, DecodeConfig, DraftWeights
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.model.decoder import Decoder
-from magicdec.engine.row import Row
+from magicdec.engine.row import Text
 from magicdec.engine.selectors.base import SELECTORS, KVSelector
+from magicdec.engine.trees.tree import Nodes
 from magicdec.engine.views.base import DraftView
 from magicdec.kernels.linear import int8_unsupported
+
+
+@dataclass(slots=True)
+class DraftCounts:
+    """Sums over a run. A pass of n rows counts n times."""
+
+    passes: int = 0
+    entries_read: int = 0  # KV entries, those that the pass writes included
+    inner_drafted: int = 0  # of a cascade: tokens that its inner drafter proposed
+    inner_accepted: int = 0
 
 
 class Drafter(ABC):
@@ -24,6 +37,9 @@ class Drafter(ABC):
     observer: Observer | None = None
     #: How many of a prompt's last queries it wants to see.
     observed: int = 0
+
+    def __init__(self) -> None:
+        self.counts = DraftCounts()
 
     def prepare(self) -> None:  # noqa: B027 (most have nothing to do)
         """Called once rows are prefilled and before the first draft; counted as prefill."""
@@ -33,27 +49,35 @@ class Drafter(ABC):
         """A row was prefilled into `slot`."""
 
     @abstractmethod
-    def propose(self, rows: Sequence[Row], pending: Tensor, gamma: int, rule: Rule) -> Proposal:
-        """Up to γ tokens after pending [n, 1], each row's last token, which no cache holds yet."""
+    def propose(
+        self, rows: Sequence[Text], pending: Tensor, most: Sequence[int], rule: Rule
+    ) -> Proposal:
+        """Up to `most` tokens after pending [n, 1], each row's last token, that no cache holds."""
 
     @abstractmethod
     def commit(self, slots: Sequence[int], counts: Sequence[int]) -> None:
         """The last `counts` tokens of each row's full cache were accepted."""
 
+    def catch_up(self, rows: Sequence[Text], counts: Sequence[int]) -> None:
+        """The same for tokens that came without drafts: plain steps leave the drafter alone."""
+        self.commit([row.slot for row in rows], counts)
+
     @abstractmethod
     def entries(self, slot: int) -> int:
         """KV entries that the row's next draft step reads."""
 
-    def reads(self, slot: int, gamma: int) -> int:
-        """KV entries that the row's next γ draft steps read, those they write included."""
-        return gamma * self.entries(slot) + gamma * (gamma + 1) // 2
-
 
 class StepwiseDrafter(Drafter):
-    """A model that drafts token by token over a view of a cache."""
+    """A model that drafts token by token over a view of a cache.
 
-    def __init__(self, model: Decoder, view: DraftView, weights: DraftWeights) -> None:
-        self._model, self._view, self._weights = model, view, weights
+    stop: see `gamma.policy.Adaptive`; None drafts as much as it may.
+    """
+
+    def __init__(
+        self, model: Decoder, view: DraftView, weights: DraftWeights, stop: float | None = None
+    ) -> None:
+        super().__init__()
+        self._model, self._view, self._weights, self._stop = model, view, weights, stop
 
     def prepare(self) -> None:
         if self._weights == "int8":
@@ -62,28 +86,53 @@ class StepwiseDrafter(Drafter):
     def entries(self, slot: int) -> int:
         return self._view.entries(slot)
 
-    def propose(self, rows: Sequence[Row], pending: Tensor, gamma: int, rule: Rule) -> Proposal:
+    def propose(
+        self, rows: Sequence[Text], pending: Tensor, most: Sequence[int], rule: Rule
+    ) -> Proposal:
         slots = [row.slot for row in rows]
         tokens, probs = [], []
+        confidence = Confidence(self._stop, most)
         fed, ahead = self._first(rows, pending), 0
-        for position in range(gamma):
-            access = self._view.access(slots, ahead, fed.shape[1])
-            logits = self._model.forward(fed, access, last_only=True)
-            token, q = rule.draft(self._logits(logits[:, 0]), position)
+        for position in range(max(most)):
+            logits = self._logits(
+                self._pass(slots, [ahead] * len(slots), fed, last_only=True)[:, 0]
+            )
+            token, q = rule.draft(logits, position)
             tokens.append(token)
             if q is not None:
                 probs.append(q)
+            if confidence.ends(logits, token, q):
+                break
             ahead += fed.shape[1]
             fed = token[:, None]
-        return Proposal(torch.stack(tokens, dim=1), torch.stack(probs, dim=1) if probs else None)
+        return Proposal(
+            torch.stack(tokens, dim=1),
+            torch.stack(probs, dim=1) if probs else None,
+            confidence.lengths,
+        )
 
     def read(self, slots: Sequence[int], fed: Tensor) -> Tensor:
         """The logits [n, T, V] after each of the given tokens [n, T], which come after what the
         view holds: for a text that is known. `commit` then says how many of them count."""
-        access = self._view.access(slots, 0, fed.shape[1])
-        return self._logits(self._model.forward(fed, access))
+        return self._logits(self._pass(slots, [0] * len(slots), fed))
 
-    def _first(self, rows: Sequence[Row], pending: Tensor) -> Tensor:
+    def _pass(
+        self, slots: Sequence[int], ahead: Sequence[int], fed: Tensor, *, last_only: bool = False,
+        nodes: Nodes | None = None,
+    ) -> Tensor:  # fmt: skip
+        """One forward of fed [n, T], `ahead` tokens after each row's valid ones: [n, T or 1, V].
+
+        nodes: see `DraftView.access`.
+        """
+        width = fed.shape[1]
+        self.counts.passes += len(slots)
+        self.counts.entries_read += sum(
+            self._view.entries(slot) + a + width for slot, a in zip(slots, ahead, strict=True)
+        )
+        access = self._view.access(slots, ahead, width, nodes)
+        return self._model.forward(fed, access, last_only=last_only)
+
+    def _first(self, rows: Sequence[Text], pending: Tensor) -> Tensor:
         """What the first pass is fed: the tokens that the view lacks, [n, T]."""
         return pending
 
@@ -99,8 +148,10 @@ class SelfDrafter(StepwiseDrafter):
     layers are in the target's cache already.
     """
 
-    def __init__(self, model: Decoder, view: DraftView, weights: DraftWeights) -> None:
-        super().__init__(model, view, weights)
+    def __init__(
+        self, model: Decoder, view: DraftView, weights: DraftWeights, stop: float | None = None
+    ) -> None:
+        super().__init__(model, view, weights, stop)
         self.observer, self.observed = view.observer, view.observed
 
     def admit(self, slot: int) -> None:
@@ -129,7 +180,7 @@ def draft_weights(config: DecodeConfig, device: torch.device, dtype: torch.dtype
     """
     if config.gamma == 0 or config.draft == LOOKUP or config.draft_weights == "same":
         return "same"
-    control = config.draft == SELF and draft_selector(config).whole
+    control = config.drafts_itself and draft_selector(config).whole
     if config.draft_weights == "auto" and (control or not config.sampling.greedy):
         return "same"
     reason = int8_unsupported(device, dtype)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from magicdec.engine.acceptance import make_rule
 from magicdec.engine.cache import KVCache
+from magicdec.engine.cascade import CascadeDrafter
 from magicdec.engine.clock import Clock
 from magicdec.engine.config import LOOKUP, DecodeConfig
 from magicdec.engine.draft_model import ModelDrafter
@@ -15,6 +17,7 @@ from magicdec.engine.model.spec import ModelSpec
 from magicdec.engine.selectors.base import DynamicSelector
 from magicdec.engine.trees.drafter import TreeDrafter
 from magicdec.engine.trees.making import make_grower
+from magicdec.engine.views.base import DraftView
 
 
 def make_drafter(
@@ -25,6 +28,7 @@ def make_drafter(
 
     context: tokens of the longest prompt; chunk: those of a prefill pass. Raises ConfigError.
     """
+    stop = config.gamma_policy.stop
     if config.gamma == 0:
         return None
     if config.draft == LOOKUP:
@@ -36,22 +40,34 @@ def make_drafter(
         return ModelDrafter(
             cache, draft, selector, config, weights, context=context, chunk=chunk, clock=clock
         )
-    model = cache.model
-    if config.draft_layers is not None:
-        check_layers(model.spec, config.draft_layers)
-        model = model.first(config.draft_layers)
+    model, layers = cache.model, config.draft_layers
+    if layers is not None:
+        check_layers(model.spec, layers)
+        model = model if config.inner else model.first(layers)
     view = make_view(
         cache, selector, budget=config.budget, context=context, growth=config.max_new_tokens,
-        gamma=config.most_drafted, model=model, clock=clock,
+        gamma=config.scratch, model=model, clock=clock,
     )  # fmt: skip
-    if config.drafts_trees:
+    if config.drafts_trees or config.inner:
         require(
             not isinstance(selector, DynamicSelector),
-            f"a tree is drafted over entries chosen once, and selector {config.selector} chooses "
-            "again; give snapkv or another static one, or --tree none",
+            f"{'trees' if config.drafts_trees else 'cascades'} are drafted over entries chosen "
+            f"once, and selector {config.selector} chooses again; give snapkv or another one",
         )
+    if config.drafts_trees:
         return TreeDrafter(model, view, weights, make_grower(config))
-    return SelfDrafter(model, view, weights)
+    if config.inner is None:
+        return SelfDrafter(model, view, weights, stop)
+
+    def inner(middle: Decoder, view: DraftView) -> Drafter:
+        if layers is None:
+            return LookupDrafter(cache)
+        return SelfDrafter(middle.first(layers), view, "same")  # its weights are the middle's
+
+    rule = make_rule(
+        config.sampling, slots=cache.rows, positions=config.scratch + 1, device=cache.model.device
+    )
+    return CascadeDrafter(model, view, weights, rule, inner, stop)
 
 
 def check_layers(spec: ModelSpec, layers: int) -> None:

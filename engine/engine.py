@@ -8,12 +8,16 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from magicdec.engine.acceptance import Proposal, Rule, make_rule
+from magicdec.engine.backlog import Backlog
 from magicdec.engine.cache import KVCache
 from magicdec.engine.clock import Clock
 from magicdec.engine.config import DecodeConfig
+from magicdec.engine.drafter import DraftCounts
 from magicdec.engine.drafting import make_drafter
 from magicdec.engine.events import (
     Event,
+    GammaChosen,
+    InnerDrafts,
     PhaseTimes,
     PrefillProgress,
     RowFinished,
@@ -22,6 +26,8 @@ from magicdec.engine.events import (
     RunFinished,
     StepFinished,
 )
+from magicdec.engine.gamma.history import History
+from magicdec.engine.gamma.policy import Situation
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.prefill import PREFILL_CHUNK, prefill
 from magicdec.engine.prefill_store import PrefillStore
@@ -102,7 +108,9 @@ class _Run:
         )  # fmt: skip
         self.observed = max(observed, 0 if self.drafter is None else self.drafter.observed)
         self.rule = self._rule()
-        self.entries_read, self.draft_steps = 0, 0
+        self.backlog = Backlog(self.drafter, self.clock)
+        self.history = History()
+        self.gamma: int | None = None  # that the policy chose last
 
     def _rule(self) -> Rule:
         config, device = self.config, self.model.device
@@ -116,26 +124,54 @@ class _Run:
         step = 0
         while self.waiting or self.active:
             yield from self._admit()
-            total += self.clock.lap()
-            if not self.active:
-                continue
             rows = list(self.active)
-            shares = self._step(rows)
+            if not rows:
+                total += self.clock.lap()
+                continue
             step += 1
+            yield from self._choose(step, rows)
+            # What a row drafts past its limit would be thrown away.
+            drafted = [min(self.gamma or 0, row.remaining - 1) for row in rows]
+            if any(drafted):
+                self.backlog.settle(rows)
+            total += self.clock.lap()
+            shares = self._step(rows, drafted)
             phases = self.clock.lap()
             total += phases
+            accepted = [share.accepted for share in shares]
+            self.history.add(max(drafted), drafted, accepted, phases.wall)
             yield StepFinished(step, max(s.depth for s in shares), shares, phases)
             yield from self._retire()
-        read = self.entries_read / self.draft_steps if self.draft_steps else 0.0
-        yield RunFinished(total + self.clock.lap(), read)
+        yield self._finished(total + self.clock.lap())
 
-    def _step(self, rows: list[Row]) -> tuple[RowStep, ...]:
-        # What a row drafts past its limit would be thrown away.
-        drafted = [min(self.config.gamma, row.remaining - 1) for row in rows]
-        self._count_reads(rows, max(drafted))
+    def _choose(self, step: int, rows: list[Row]) -> Iterator[GammaChosen]:
+        """Asks the policy for γ; says so where it changes."""
+        before, count = self.gamma, len(rows)
+        context = sum(self.cache.lengths[row.slot] for row in rows) / count
+        self.gamma = self.config.gamma_policy.gamma(
+            Situation(
+                self.config.gamma, count, context, sum(row.remaining for row in rows) / count,
+                self.backlog.unprepared(rows), self.history,
+            )
+        )  # fmt: skip
+        if self.gamma != before:
+            yield GammaChosen(step, count, round(context), self.gamma)
+
+    def _finished(self, phases: PhaseTimes) -> RunFinished:
+        counts = DraftCounts() if self.drafter is None else self.drafter.counts
+        read = counts.entries_read / counts.passes if counts.passes else 0.0
+        if self.config.inner is None or self.config.gamma == 0:
+            return RunFinished(phases, read)
+        inner = InnerDrafts(counts.passes, counts.inner_drafted, counts.inner_accepted)
+        return RunFinished(phases, read, inner)
+
+    def _step(self, rows: list[Row], drafted: list[int]) -> tuple[RowStep, ...]:
+        drafter = self.drafter if any(drafted) else None
         outcomes = speculative_step(
-            self.model, self.cache, self.drafter, self.rule, rows, drafted, self.clock
+            self.model, self.cache, drafter, self.rule, rows, drafted, self.clock
         )
+        if drafter is None:
+            self.backlog.skip([row.slot for row in rows], [1] * len(rows))
         shares = []
         for row, outcome in zip(rows, outcomes, strict=True):
             tokens, texts = row.take(outcome.tokens)
@@ -148,11 +184,6 @@ class _Run:
             )  # fmt: skip
         return tuple(shares)
 
-    def _count_reads(self, rows: list[Row], gamma: int) -> None:
-        if self.drafter is not None and gamma > 0:
-            self.entries_read += sum(self.drafter.reads(row.slot, gamma) for row in rows)
-            self.draft_steps += gamma * len(rows)
-
     def _admit(self) -> Iterator[Event]:
         """Prefills waiting requests into free slots, the longest first: it serves the others."""
         taken = {row.slot for row in self.active}
@@ -163,8 +194,6 @@ class _Run:
         with self.clock.phase("prefill"):
             placed = self._place(batch, free)
             yield from self._prefill(sorted(placed, key=lambda p: -len(p[0].tokens)))
-            if self.drafter is not None:
-                self.drafter.prepare()
             for request, slot in placed:
                 yield self._start(request, slot)
         self.active.sort(key=lambda row: row.slot)  # neighbours can share an attention call
@@ -212,9 +241,7 @@ class _Run:
         nothing = Proposal(torch.empty(1, 0, dtype=torch.int64, device=self.model.device))
         first = int(self.rule.accept(nothing, prompt.logits[None, None]).next)
         _, texts = row.take([first])
-        if self.drafter is not None and row.finish_reason is None:
-            with self.clock.phase("select"):
-                self.drafter.admit(slot)
+        self.backlog.admit(slot)
         self.active.append(row)
         return RowStarted(request.row, request.document, len(request.tokens), first, texts[0])
 

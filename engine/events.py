@@ -1,8 +1,9 @@
 """What the engine tells whoever listens: frozen data, no tensors, no text formatting.
 
-`Engine.run` yields these in order: PrefillProgress* RowStarted (per row), StepFinished*,
-RowFinished (per row, right after the step that ended it), RunFinished. A row is the index of its
-request; rows that wait for a slot start later. `report.Recorder` turns the stream into a report.
+`Engine.run` yields these in order: PrefillProgress* RowStarted (per row), StepFinished* (before
+one, GammaChosen where a policy changes γ), RowFinished (per row, right after the step that ended
+it), RunFinished. A row is the index of its request; rows that wait for a slot start later.
+`report.Recorder` turns the stream into a report.
 """
 
 from __future__ import annotations
@@ -112,6 +113,26 @@ class StepFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class GammaChosen:
+    """The policy changed γ: from step `step` on, for so many rows of that context (mean)."""
+
+    step: int
+    rows: int
+    context: int
+    gamma: int
+
+
+@dataclass(frozen=True, slots=True)
+class InnerDrafts:
+    """Of a cascade: what its inner drafter put to the middle one. `passes` of the middle, each row
+    counted, gave the accepted ones and one token more."""
+
+    passes: int
+    drafted: int
+    accepted: int
+
+
+@dataclass(frozen=True, slots=True)
 class RowFinished:
     """A row ended, with its whole output; `text` lacks EOS and stop string."""
 
@@ -127,6 +148,7 @@ class RunFinished:
 
     phases: PhaseTimes
     draft_entries_read: float  # mean KV entries one draft step read per row; 0 without drafting
+    inner: InnerDrafts | None = None  # None: no cascade
 
 
-Event = PrefillProgress | RowStarted | StepFinished | RowFinished | RunFinished
+Event = PrefillProgress | RowStarted | GammaChosen | StepFinished | RowFinished | RunFinished

@@ -12,7 +12,7 @@ from magicdec.engine.acceptance import Proposal, Rule
 from magicdec.engine.cache import KVCache
 from magicdec.engine.drafter import Drafter
 from magicdec.engine.ngram import continuation
-from magicdec.engine.row import Row
+from magicdec.engine.row import Text
 from magicdec.kernels.transfer import to_device
 
 
@@ -24,6 +24,7 @@ class LookupDrafter(Drafter):
     """
 
     def __init__(self, cache: KVCache) -> None:
+        super().__init__()
         self._cache = cache
         self._texts: list[NDArray[np.int64]] = [np.empty(0, np.int64)] * cache.rows
 
@@ -38,11 +39,10 @@ class LookupDrafter(Drafter):
     def entries(self, slot: int) -> int:
         return 0
 
-    def reads(self, slot: int, gamma: int) -> int:
-        return 0
-
-    def propose(self, rows: Sequence[Row], pending: Tensor, gamma: int, rule: Rule) -> Proposal:
-        found = [continuation(self._text(row), gamma) for row in rows]
+    def propose(
+        self, rows: Sequence[Text], pending: Tensor, most: Sequence[int], rule: Rule
+    ) -> Proposal:
+        found = [continuation(self._text(row), n) for row, n in zip(rows, most, strict=True)]
         lengths = [len(tokens) for tokens in found]
         width = max(lengths)
         padded = [[*tokens, *[0] * (width - len(tokens))] for tokens in found]
@@ -50,6 +50,6 @@ class LookupDrafter(Drafter):
         vocabulary = self._cache.model.spec.vocab_size
         return Proposal(tokens, rule.certain(tokens, vocabulary), lengths)
 
-    def _text(self, row: Row) -> NDArray[np.int64]:
+    def _text(self, row: Text) -> NDArray[np.int64]:
         """Prompt and output so far."""
         return np.concatenate((self._texts[row.slot], np.asarray(row.tokens, np.int64)))

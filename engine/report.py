@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from magicdec.engine.events import (
     Event,
     FinishReason,
+    GammaChosen,
+    InnerDrafts,
     PhaseTimes,
     PrefillProgress,
     RowFinished,
@@ -44,6 +46,9 @@ class Tally:
     decode_tokens: int  # emitted by steps; the first token of a row comes from its prefill
     tpot_s: float | None  # mean over rows of (time after its first token / tokens after it)
     draft_entries_read: float | None  # mean KV entries one draft step reads per row
+    mean_gamma: float | None  # draft tokens per row-step, plain ones counted; None without steps
+    gamma_chosen: tuple[GammaChosen, ...]  # in order; one for a fixed γ
+    inner: InnerDrafts | None  # of a cascade, once the run is finished
 
     @property
     def acceptance_rate(self) -> float | None:
@@ -154,6 +159,8 @@ class Recorder:
     _accepted: int = 0
     _decode_tokens: int = 0
     _recent: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=RECENT_STEPS))
+    _row_steps: int = 0
+    _chosen: list[GammaChosen] = field(default_factory=list)
     _end: RunFinished | None = None
 
     def add(self, event: Event) -> None:
@@ -171,6 +178,8 @@ class Recorder:
             case StepFinished():
                 self._close_admission()
                 self._add_step(event)
+            case GammaChosen():
+                self._chosen.append(event)
             case RowFinished():
                 self._rows[event.row].finished = event
                 self._active.pop(event.row, None)
@@ -185,6 +194,7 @@ class Recorder:
 
     def _add_step(self, event: StepFinished) -> None:
         self._steps += 1
+        self._row_steps += len(event.rows)
         self._step_phases += event.phases
         for share in event.rows:
             row = self._rows[share.row]
@@ -258,6 +268,9 @@ class Recorder:
             decode_tokens=self._decode_tokens,
             tpot_s=self._tpot(),
             draft_entries_read=self._end.draft_entries_read if self._end else None,
+            mean_gamma=_ratio(self._drafted, self._row_steps),
+            gamma_chosen=tuple(self._chosen),
+            inner=self._end.inner if self._end else None,
         )
 
     def report(self) -> RunReport:

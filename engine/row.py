@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.events import FinishReason
 from magicdec.engine.request import Request
 from magicdec.engine.text.streaming import TextStream
 from magicdec.engine.text.tokenizer import Tokenizer
+
+
+class Text(Protocol):
+    """What drafts continue: a row, or a row with drafted tokens that nobody has verified yet."""
+
+    @property
+    def request(self) -> Request: ...
+    @property
+    def slot(self) -> int: ...
+    @property
+    def tokens(self) -> list[int]:
+        """Those after the prompt."""
 
 
 class Row:

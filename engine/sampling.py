@@ -76,8 +76,9 @@ class Noise:
         columns = 1 + 2 * siblings
         self._table = torch.zeros(slots, positions, columns, dtype=torch.float64, device=device)
 
-    def admit(self, slot: int, row: int) -> None:
-        rng = np.random.default_rng([self._seed, row])
+    def admit(self, slot: int, *stream: int) -> None:
+        """New numbers for `slot`, fixed by the seed and `stream`: the row, and what is special."""
+        rng = np.random.default_rng([self._seed, *stream])
         self._table[slot] = torch.from_numpy(rng.random(self._table.shape[1:]))
 
     def at(self, slots: Sequence[int], positions: Sequence[int], count: int) -> Tensor:

@@ -43,7 +43,8 @@ def speculative_step(
     A drafter may draft several tokens for a position: the tree of them, γ deep, is verified in one
     pass, too, and one of its branches, or its beginning, is accepted.
     drafted: the most tokens each row may draft, its own γ. A row near its limit takes part with
-    fewer than its batch mates, so that what it says never depends on them.
+    fewer than its batch mates, so that what it says never depends on them. A drafter may propose
+    less, see `Proposal.lengths`.
     """
     slots = [row.slot for row in rows]
     gamma = max(drafted)
@@ -55,7 +56,7 @@ def speculative_step(
     proposal = Proposal(pending[:, :0])
     if drafter is not None and gamma > 0:
         with clock.phase("draft"):
-            proposal = drafter.propose(rows, pending, gamma, rule)
+            proposal = drafter.propose(rows, pending, drafted, rule)
 
     # 2. Verify: one pass over the whole cache judges all of them.
     with clock.phase("verify"):

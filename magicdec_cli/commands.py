@@ -76,6 +76,8 @@ def config_show(format: FormatOption = "table") -> None:
     rows: list[list[Cell]] = []
     for knob in KNOBS:
         value = getattr(resolved.settings, knob.name)
+        if knob.name == "gamma" and resolved.settings.gamma_policy != "fixed":
+            value = resolved.settings.gamma_policy
         cell: Cell = list(value) if isinstance(value, tuple) else value
         if knob.kind == "map":
             cell = dict(value)

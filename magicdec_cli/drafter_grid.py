@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from magicdec.engine.config import LOOKUP, SELF, DecodeConfig
 from magicdec.engine.errors import ConfigError
-from magicdec.profiles.storage.drafter import NO_TREE
+from magicdec.profiles.storage.drafter import NO_TREE, kind_of
 
 if TYPE_CHECKING:
     from magicdec.engine.selectors.base import KVSelector
@@ -32,7 +32,7 @@ def drafters(
     found: dict[tuple[object, ...], Drafter] = {}
 
     def add(drafter: Drafter) -> None:
-        itself = not drafter.config(DecodeConfig(), 1).draft_model and drafter.draft != LOOKUP
+        itself = kind_of(drafter.draft) in ("self", "layers")
         for kind, nodes in trees if itself else [(NO_TREE, None)]:
             grown = replace(drafter, tree=kind, tree_nodes=None if kind == NO_TREE else nodes)
             key = (grown.draft, grown.draft_kv, grown.selector, grown.budget, kind)

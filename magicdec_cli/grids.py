@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from magicdec.cli.knobs import KNOBS, Settings
+from magicdec.cli.knobs import DECODE, KNOBS, Settings
 from magicdec.cli.settings import resolve
 from magicdec.engine.errors import ConfigError, require
 from magicdec.profiles.sweep import sweep
@@ -38,6 +38,8 @@ def read_grids(flags: Mapping[str, Any], names: Sequence[str]) -> Grids:
     given = {name: grid_values(name, flags[name]) for name in names if flags[name] is not None}
     settings = resolve({k: v for k, v in flags.items() if k not in names}).settings
     require("tree" in names or settings.tree == "none", NO_TREES)
+    if "gamma" in names and settings.gamma_policy != "fixed":  # a policy in a file is for run
+        settings = replace(settings, gamma=DECODE.gamma, gamma_policy="fixed")
     return Grids(settings, given)
 
 

@@ -21,6 +21,7 @@ class Knob:
     low: float | None = None
     high: float | None = None
     unset: str = ""  # what None means; empty when None is not allowed
+    words: tuple[str, ...] = ()  # what a whole number may be instead; ".toml": such a file
     label: str = ""  # its name in the app; empty: the app does not show it
 
     @property
@@ -41,7 +42,9 @@ class Knob:
         """What a value must be, for messages."""
         match self.kind:
             case "int":
-                return f"an integer in {self.low}..{self.high}"
+                also = [f"a {w} file" if w.startswith(".") else w for w in self.words]
+                number = f"an integer in {self.low}..{self.high}"
+                return ", ".join([number, *also[:-1]]) + (f" or {also[-1]}" if also else "")
             case "float":
                 return f"a number in {self.low:g}..{self.high:.12g}"
             case "choice":
@@ -60,7 +63,7 @@ class Knob:
         try:
             match self.kind:
                 case "int":
-                    return self.check(int(text), source)
+                    return text if self._word(text) else self.check(int(text), source)
                 case "float":
                     return self.check(float(text), source)
                 case "bool":
@@ -88,6 +91,8 @@ class Knob:
                 return value
             case ("int", int() as number) if not isinstance(value, bool) and self._fits(number):
                 return number
+            case ("int", str()) if self._word(value):
+                return value
             case ("float", int() | float() as real) if not isinstance(value, bool) and self._fits(
                 real
             ):
@@ -103,6 +108,11 @@ class Knob:
             case ("map", dict()):
                 return {str(key).replace("-", "_"): item for key, item in value.items()}
         raise self._error(value, source)
+
+    def _word(self, text: str) -> bool:
+        return any(
+            text.endswith(word) if word.startswith(".") else text == word for word in self.words
+        )
 
     def _fits(self, number: float) -> bool:
         return (self.low is None or number >= self.low) and (

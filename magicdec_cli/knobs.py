@@ -9,6 +9,7 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
 from typing import Any, Literal
 
 from magicdec.cli.knob import Knob
@@ -18,9 +19,14 @@ from magicdec.engine.config import (
     MAX_GAMMA,
     MAX_SEED,
     MAX_TREE_NODES,
+    UNDER_SELF,
     DecodeConfig,
     SamplingConfig,
 )
+from magicdec.engine.gamma.auto import Auto
+from magicdec.engine.gamma.policy import FIXED, Adaptive, GammaPolicy
+
+AUTO, ADAPTIVE, SCHEDULE = "auto", "adaptive", ".toml"  # what --gamma takes besides a number
 
 DECODE = DecodeConfig()
 SAMPLING = SamplingConfig()
@@ -28,12 +34,13 @@ SAMPLING = SamplingConfig()
 
 def setting(
     default: Any, group: str, help: str, *, low: float | None = None, high: float | None = None,
-    unset: str = "", label: str = "",
+    unset: str = "", words: tuple[str, ...] = (), label: str = "",
 ) -> Any:  # fmt: skip
-    """A field of Settings. `low` and `high` are inclusive; `unset` says what None means; `label`
-    puts it among the knobs of the app."""
+    """A field of Settings. `low` and `high` are inclusive; `unset` says what None means; words:
+    see `Knob`; `label` puts it among the knobs of the app."""
     metadata = {
-        "group": group, "help": help, "low": low, "high": high, "unset": unset, "label": label,
+        "group": group, "help": help, "low": low, "high": high, "unset": unset, "words": words,
+        "label": label,
     }  # fmt: skip
     if default is dict:
         return field(default_factory=dict, metadata=metadata)
@@ -106,9 +113,12 @@ class Settings:
     )  # fmt: skip
 
     gamma: int = setting(
-        DECODE.gamma, "Speculation", "γ, draft tokens per step; 0 is plain decoding.",
-        low=0, high=MAX_GAMMA, label="γ",
+        DECODE.gamma, "Speculation", "γ, draft tokens per step; 0 is plain decoding. auto: as many "
+        "as pay, by calibration or the run's own times; adaptive: as long as the draft is sure of "
+        "itself; FILE.toml: a schedule by batch and context.",
+        low=0, high=MAX_GAMMA, words=(AUTO, ADAPTIVE, SCHEDULE), label="γ",
     )  # fmt: skip
+    gamma_policy: str = "fixed"  # given through gamma: fixed, auto, adaptive or a file
     tree: Literal["none", "specexec", "sequoia"] = setting(
         DECODE.tree, "Speculation",
         "Draft several tokens for a position, γ positions deep, and verify the tree in one pass: "
@@ -127,7 +137,8 @@ class Settings:
     draft: str = setting(
         DECODE.draft, "Speculation",
         "Who drafts: self; lookup (what followed the same words before); layers:N (the first N "
-        "layers and the head); or another model, named like --model, of the same vocabulary.",
+        "layers and the head); lookup+self or layers:N+self (a cascade: the first drafts for the "
+        "self-draft); or another model, named like --model, of the same vocabulary.",
         label="draft",
     )  # fmt: skip
     draft_kv: Literal["selected", "full"] = setting(
@@ -189,11 +200,35 @@ class Settings:
         kept = self.draft != LOOKUP and self.draft_kv == "selected"
         return kept and not SELECTORS.load(self.selector).whole
 
+    @property
+    def policy(self) -> GammaPolicy:
+        """What --gamma names, before a calibration is asked. Raises ConfigError for a file."""
+        match self.gamma_policy:
+            case "fixed":
+                return FIXED
+            case "auto":
+                return Auto()
+            case "adaptive":
+                return Adaptive()
+        from magicdec.profiles.gamma_schedule import read_schedule
+
+        return read_schedule(Path(self.gamma_policy))
+
+    @property
+    def cascades(self) -> bool:
+        return self.draft.endswith(UNDER_SELF)
+
+    @property
+    def predictable(self) -> bool:
+        """Whether the cost model knows how it drafts, and how many tokens."""
+        return self.gamma_policy == "fixed" and self.tree == "none" and not self.cascades
+
     def decode_config(self) -> DecodeConfig:
         """The engine's share. Raises ConfigError for settings that contradict each other."""
         return DecodeConfig(
             max_new_tokens=self.max_new_tokens,
             gamma=self.gamma,
+            gamma_policy=self.policy,
             tree=self.tree,
             tree_nodes=self.tree_nodes,
             tree_rates=sibling_rates(self.tree_rates),
@@ -216,6 +251,8 @@ def _knobs() -> tuple[Knob, ...]:
     hints = typing.get_type_hints(Settings)
     knobs = []
     for declared in fields(Settings):
+        if not declared.metadata:
+            continue
         hint = hints[declared.name]
         choices: tuple[str, ...] = ()
         if typing.get_origin(hint) in (types.UnionType, typing.Union):

@@ -35,6 +35,7 @@ class RunInfo:
     rows: int
     max_new_tokens: int
     predicted: float | None = None  # decode speedup, when there is a calibration
+    gamma_policy: str = "fixed"  # what chooses γ; unless fixed, `gamma` is the most it may choose
 
 
 @dataclass(slots=True)

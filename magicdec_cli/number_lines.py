@@ -16,10 +16,13 @@ PHASE_STYLES = {
 
 def settings_line(info: RunInfo, symbols: Symbols) -> list[tuple[str, str]]:
     sampling = "greedy" if info.temperature == 0 else f"{info.temperature:g}"
+    gamma = (
+        f"{info.gamma}" if info.gamma_policy == "fixed" else f"{info.gamma_policy} ≤ {info.gamma}"
+    )
     known = [
         ("B", str(info.batch)), ("context", f"{info.context:,}"),
         *([] if info.budget is None else [("budget", f"{info.budget:,}")]),
-        (symbols.gamma, str(info.gamma)), ("T", sampling),
+        (symbols.gamma, gamma), ("T", sampling),
     ]  # fmt: skip
     if info.predicted is not None:
         known.append(("predicted", f"{info.predicted:.2f}{symbols.times}"))

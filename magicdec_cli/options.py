@@ -104,7 +104,8 @@ def _metavar(knob: Knob) -> str:
     names: Mapping[str, str] = {
         "int": "N", "float": "X", "str": "TEXT", "list": "TEXT", "map": "KEY=VALUE",
     }  # fmt: skip
-    return "|".join(knob.choices) or names[knob.kind]
+    words = (f"FILE{w}" if w.startswith(".") else w for w in knob.words)
+    return "|".join(knob.choices) or "|".join([names[knob.kind], *words])
 
 
 def _notes(knob: Knob, grid: str | None) -> str:

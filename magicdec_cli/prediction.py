@@ -91,9 +91,10 @@ def forecast(
 ) -> tuple[Prediction | None, str]:
     """The prediction of a run, and a line about it: what it is, or why there is none.
 
-    The line is empty for a run without drafts; a calibration that is stale is named, not used.
+    The line is empty for a run without drafts or one whose γ changes; a calibration that is stale
+    is named, not used.
     """
-    if settings.gamma == 0 or settings.max_new_tokens < 2 or settings.tree != "none":
+    if settings.gamma == 0 or settings.max_new_tokens < 2 or not settings.predictable:
         return None, ""
     calibration, why_not = usable_calibration(settings, env)
     if calibration is None:

@@ -21,7 +21,7 @@ def _argument(metavar: str) -> Any:
 FileArgument = Annotated[str, _argument("FILE")]
 ExportFormat = Literal[
     "vllm", "vllm-experimental", "vllm-sparse", "sglang", "tensorrt-llm", "llama.cpp",
-    "aiconfigurator", "csv", "md",
+    "aiconfigurator", "magicdec", "csv", "md",
 ]  # fmt: skip
 
 

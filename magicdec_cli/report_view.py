@@ -11,8 +11,10 @@ from rich.text import Text
 
 from magicdec.cli.bars import bar, counted, rate
 from magicdec.cli.console import Symbols, printable, symbols
+from magicdec.cli.gamma_view import gamma_lines, inner_line
 from magicdec.cli.number_lines import PHASE_STYLES, position_lines, ratio_text, settings_line
 from magicdec.cli.run_session import Outcome
+from magicdec.engine.gamma.policy import FIXED
 from magicdec.engine.report import RowReport, RunReport, Tally
 from magicdec.engine.verdict import Losslessness
 from magicdec.profiles.records import Speedup
@@ -75,6 +77,8 @@ def _summary(
 ) -> Iterator[RenderableType]:
     width = min(width, 100)
     yield _heading(outcome, look)
+    if outcome.policy.name != FIXED.name and report.gamma_chosen:
+        yield gamma_lines(outcome.policy, outcome.settings.gamma, report, look)
     if report.num_spec_steps:
         yield _acceptance(report, width, look)
     yield _phases(report, baseline, look)
@@ -103,6 +107,8 @@ def _acceptance(report: Tally, width: int, look: Symbols) -> RenderableType:
     )
     facts.append("mean length ", "dim").append(f"{report.mean_acceptance_length:.2f}", "bold")
     facts.append(f" over {counted(report.num_spec_steps, 'step')}", "dim")
+    if report.inner is not None:
+        facts.append("\n").append_text(inner_line(report.inner))
     half = (width - 3) // 2
     positions = position_lines(report, half, MAX_BARS, look)
     counts = [

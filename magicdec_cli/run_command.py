@@ -116,6 +116,10 @@ def _deliver(outcome: Any, json: bool) -> int | None:
                 error=None if outcome.error is None else one_line(outcome.error),
                 warnings=outcome.warnings, baseline=outcome.baseline, lossless=outcome.lossless,
                 predicted=record(outcome.prediction, outcome.judged),
+                gamma={
+                    "policy": outcome.policy.name, "most": outcome.settings.gamma,
+                    "source": outcome.policy.source or None, "stop": outcome.policy.stop,
+                },
             )
         )  # fmt: skip
     elif outcome.decoded or not outcome.interrupted:

@@ -14,7 +14,8 @@ from magicdec.cli.knobs import Settings
 from magicdec.cli.live_state import PLAIN, SPECULATIVE, LiveState, RunInfo
 from magicdec.cli.progress import Display
 from magicdec.cli.trees import with_shape
-from magicdec.engine.config import LOOKUP, SELF, DecodeConfig
+from magicdec.engine.config import LOOKUP, SELF, UNDER_SELF, DecodeConfig
+from magicdec.engine.gamma.policy import FIXED, GammaPolicy
 from magicdec.engine.report import Recorder, RunReport
 from magicdec.engine.request import Request
 from magicdec.engine.verdict import Losslessness
@@ -36,6 +37,7 @@ class Outcome:
     memory: list[tuple[str, int]] = field(default_factory=list)
     info: RunInfo | None = None
     prediction: Prediction | None = None
+    policy: GammaPolicy = FIXED
     plain: Recorder = field(default_factory=Recorder)
     main: Recorder = field(default_factory=Recorder)
     lossless: Losslessness | None = None
@@ -63,6 +65,7 @@ class Outcome:
 
 def run_session(outcome: Outcome, sources: Sequence[str], display: Display) -> None:
     """Reads, loads, prefills, decodes. Ctrl-C or an error ends it early and marks the outcome."""
+    from magicdec.cli.gamma import with_calibration
     from magicdec.cli.prediction import forecast  # imports numpy, which listings do without
 
     settings = outcome.settings
@@ -80,6 +83,8 @@ def run_session(outcome: Outcome, sources: Sequence[str], display: Display) -> N
         config, line = with_shape(config, settings, outcome.env, requests)
         if line:
             display.note(line)
+        config = with_calibration(config, settings, outcome.env, requests)
+        outcome.policy = config.gamma_policy
         outcome.info = run_info(settings, outcome.env, requests, outcome.prediction)
         if outcome.compare:
             plain = dataclasses.replace(config, gamma=0)
@@ -139,6 +144,7 @@ def run_info(
         context=max(len(request.tokens) for request in requests),
         budget=settings.budget if settings.selects else None,
         gamma=settings.gamma,
+        gamma_policy=settings.policy.name,
         temperature=settings.temperature,
         rows=len(requests),
         max_new_tokens=settings.max_new_tokens,
@@ -153,6 +159,8 @@ def _drafter(settings: Settings) -> str:
     kept = "full" if settings.draft_kv == "full" else settings.selector.rpartition(":")[2]
     if settings.draft == SELF:
         return kept
+    if settings.draft.endswith(UNDER_SELF):
+        return f"{settings.draft}, {kept}"
     name = settings.draft
     if settings.decode_config().draft_model is not None:
         name = Path(name).name or name

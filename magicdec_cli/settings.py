@@ -13,8 +13,9 @@ from typing import Any
 import platformdirs
 
 from magicdec.cli.knob import Knob
-from magicdec.cli.knobs import KNOBS, Settings
+from magicdec.cli.knobs import KNOBS, SCHEDULE, Settings
 from magicdec.engine.errors import ConfigError
+from magicdec.engine.gamma.policy import MOST_CHOSEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,18 @@ def resolve(
         if given is not None and given != []:
             values[knob.name] = _from_flag(knob, given)
             sources[knob.name] = knob.flag
-    return Resolved(Settings(**values), sources)
+    return Resolved(Settings(**values | _gamma(values["gamma"])), sources)
+
+
+def _gamma(given: int | str) -> dict[str, Any]:
+    """γ and what chooses it, from the number, word or file name that --gamma gave."""
+    if isinstance(given, int):
+        return {"gamma": given}
+    if not given.endswith(SCHEDULE):
+        return {"gamma": MOST_CHOSEN, "gamma_policy": given}
+    from magicdec.profiles.gamma_schedule import read_schedule
+
+    return {"gamma": read_schedule(Path(given)).most, "gamma_policy": given}
 
 
 def read_file(path: Path) -> dict[str, Any]:

@@ -6,12 +6,17 @@ RUN_TERMS: dict[str, str] = {
     "B": "rows decoded together (--batch)",
     "context": "prompt tokens of a row, all of them in the full KV cache",
     "γ": "draft length: tokens drafted per step (--gamma)",
+    "γ auto, schedule": "γ chosen before each step: the one that decodes what is left soonest, by "
+    "the calibration or the run's own step times and its acceptance so far; or from a file by "
+    "rows and context. Mean γ counts plain steps, and rows near their end draft less",
+    "γ adaptive": "a row's draft ends once the product of the draft's own probabilities of its "
+    "tokens is below the share of a draft step in the time of a token",
     "budget": "prompt KV entries a draft step may read (--budget)",
     "T": "temperature of the sampling; greedy at 0 (--temperature)",
     "memory": "forecast of what the run allocates",
     "selector": "the rule that chooses those entries (--selector)",
-    "static, dynamic selector": "chooses once per row, after its prefill; or again in every draft "
-    "step (topk, quest, pqcache) or after verify passes (reuse)",
+    "static, dynamic": "a selector chooses once per row, after its prefill; or again in every "
+    "draft step (topk, quest, pqcache) or after verify passes (reuse)",
     "selector's index": "what a dynamic selector keeps about all keys: pages' extremes, codes and "
     "codebooks",
     "step": "draft γ tokens over the selected entries, verify them in one pass over the full cache",
@@ -19,6 +24,9 @@ RUN_TERMS: dict[str, str] = {
     "words before; the model's first N layers and its head. Else the name of another model",
     "tree": "several draft tokens for a position (--tree), γ positions deep, --tree-nodes tokens "
     "at most; one pass verifies them all, and the target takes one branch or its beginning",
+    "cascade": "lookup+self or layers:N+self (--draft): the first drafts for the self-draft, "
+    "which verifies that over its selected entries and so drafts several tokens in a pass. "
+    "`inner drafts` are those that it judged",
     "drafted": "draft tokens that were proposed and verified",
     "accepted": "draft tokens that passed verification",
     "rejected": "draft tokens that the target did not take: the first that it would not have said, "

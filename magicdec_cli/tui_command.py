@@ -51,6 +51,10 @@ def tui(
     resolved = resolve(flags)
     settings = resolved.settings
     require(settings.tree == "none", NO_TREES)
+    require(
+        settings.gamma_policy == "fixed",
+        f"--gamma {settings.gamma_policy} is for run only as yet; give the app a number",
+    )
     if resolved.sources["context"] == "default":
         settings = dataclasses.replace(settings, context=FIRST_CONTEXT)
     settings.decode_config()

@@ -11,7 +11,7 @@ from magicdec.profiles.bounded import read_bounded
 
 MOST_BYTES = 16 * 2**20
 #: Nodes at which a child must have been tried for its rate to be believed.
-LEAST_TRIED = 20
+LEAST_TRIED = 10
 WANTED = "give a record of `magicdec run --tree sequoia --json`, or shares such as .8,.4,.2"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,11 +44,13 @@ def run_record(
     baseline: RunReport | None = None,
     lossless: Losslessness | None = None,
     predicted: Mapping[str, Any] | None = None,
+    gamma: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The document of `run --json`. What was not measured is null, never 0.
 
     `error` is what ended the run early. With `baseline` (the plain run of --compare) come its
-    numbers, the speedup and the verdict. `predicted` is what the calibration said of the run.
+    numbers, the speedup and the verdict. `predicted` is what the calibration said of the run,
+    `gamma` how γ was chosen.
     """
     record: dict[str, Any] = {
         "schema": RUN_SCHEMA,
@@ -74,7 +77,14 @@ def run_record(
         "prefill": _prefill(report),
         "decode": _decode(report),
         "predicted": predicted,
+        "gamma": {
+            **(gamma or {}),
+            "mean": report.mean_gamma,
+            "chosen": [dataclasses.asdict(choice) for choice in report.gamma_chosen],
+        },
     }
+    if report.inner is not None:
+        record["inner_drafts"] = dataclasses.asdict(report.inner)
     if baseline is not None:
         speedup = Speedup.of(baseline, report)
         record["baseline"] = {

@@ -111,7 +111,7 @@ def predict_run(calibration: Calibration, work: Work, acceptance: Assumed) -> Se
     context = float(np.mean(work.contexts)) + float(np.mean(work.new_tokens)) / 2
     plain = _replay(work, (), np.random.default_rng(0))
     plain_s = sum(
-        count * float(_costs(calibration, work, rows, context, 0).plain.total)
+        count * float(costs_at(calibration, work, rows, context, 0).plain.total)
         for (rows, _), count in plain.items()
     )
     counts: Counter[tuple[int, int]] = Counter()
@@ -120,7 +120,7 @@ def predict_run(calibration: Calibration, work: Work, acceptance: Assumed) -> Se
     drafts = verifies = overhead = steps = 0.0
     for (rows, gamma), count in counts.items():
         times = count / REPLAYS
-        costs = _costs(calibration, work, rows, context, gamma)
+        costs = costs_at(calibration, work, rows, context, gamma)
         searches = max(gamma, work.drafter.kind == "lookup")  # it also searches in vain
         drafts += times * searches * float(costs.draft.total + costs.select)
         verifies += times * float(costs.verify.total)
@@ -140,12 +140,13 @@ def predict_run(calibration: Calibration, work: Work, acceptance: Assumed) -> Se
 def full_step(calibration: Calibration, work: Work) -> StepCosts:
     """Of all rows of the batch at full γ, halfway through the run."""
     context = float(np.mean(work.contexts)) + float(np.mean(work.new_tokens)) / 2
-    return _costs(calibration, work, work.batch, context, work.gamma)
+    return costs_at(calibration, work, work.batch, context, work.gamma)
 
 
-def _costs(
+def costs_at(
     calibration: Calibration, work: Work, rows: int, context: float, gamma: int
 ) -> StepCosts:
+    """What steps of the run's drafter take, with so many rows of that context."""
     drafting = drafting_of(
         work.drafter, calibration.model, work.row, calibration.kv_bytes, work.model
     )

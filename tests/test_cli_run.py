@@ -237,7 +237,10 @@ def test_failures_are_one_line_with_their_exit_code(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--gamma", "33"], "--gamma must be an integer in 0..32, got 33"),
+        (
+            ["--gamma", "33"],
+            "--gamma must be an integer in 0..32, auto, adaptive or a .toml file, got 33",
+        ),
         (["--gamma", "0", "--compare"], "compare plain decoding with itself"),
         (["--top-p", "0.9"], "top-p would have no effect at temperature 0"),
         (["--stop", ""], "a stop string is empty"),

@@ -32,7 +32,8 @@ def test_defaults_are_the_engines() -> None:
 
 
 def test_every_knob_has_help_and_a_valid_default() -> None:
-    assert {knob.name for knob in KNOBS} == set(Settings.__dataclass_fields__)
+    # what chooses γ is given through gamma itself
+    assert {knob.name for knob in KNOBS} | {"gamma_policy"} == set(Settings.__dataclass_fields__)
     for knob in KNOBS:
         assert knob.help and knob.group
         if knob.default is None:
@@ -80,9 +81,18 @@ def test_an_empty_variable_counts_as_unset() -> None:
     ("text", "said"),
     [
         ("gama = 3", "magicdec.toml: unknown key 'gama'; did you mean 'gamma'?"),
-        ("gamma = 99", "magicdec.toml: gamma must be an integer in 0..32, got 99"),
-        ("gamma = '3'", "magicdec.toml: gamma must be an integer in 0..32, got '3'"),
-        ("gamma = true", "magicdec.toml: gamma must be an integer in 0..32, got True"),
+        (
+            "gamma = 99",
+            "gamma must be an integer in 0..32, auto, adaptive or a .toml file, got 99",
+        ),
+        (
+            "gamma = '3'",
+            "gamma must be an integer in 0..32, auto, adaptive or a .toml file, got '3'",
+        ),
+        (
+            "gamma = true",
+            "gamma must be an integer in 0..32, auto, adaptive or a .toml file, got True",
+        ),
         ("dtype = 'int8'", "must be one of auto, float32, bfloat16, float16, got 'int8'"),
         ("stop = [1]", "magicdec.toml: stop must be a list of texts, got [1]"),
         ("gamma = ", "magicdec.toml: not valid TOML"),
@@ -98,8 +108,16 @@ def test_a_bad_file_is_named_with_its_key(text: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("flags", "env", "said"),
     [
-        ({"gamma": "x"}, {}, "--gamma must be an integer in 0..32, got 'x'"),
-        ({"gamma": "-1"}, {}, "--gamma must be an integer in 0..32, got -1"),
+        (
+            {"gamma": "x"},
+            {},
+            "--gamma must be an integer in 0..32, auto, adaptive or a .toml file, got 'x'",
+        ),
+        (
+            {"gamma": "-1"},
+            {},
+            "--gamma must be an integer in 0..32, auto, adaptive or a .toml file, got -1",
+        ),
         ({"seed": "-1"}, {}, "--seed must be an integer in 0..9223372036854775807, got -1"),
         ({"temperature": "nan"}, {}, "--temperature must be a number in 0..100, got nan"),
         ({"take": "middle"}, {}, "--take must be one of head, tail, got 'middle'"),

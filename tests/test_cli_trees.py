@@ -38,14 +38,6 @@ def test_what_cannot_be_is_refused_in_a_line_before_anything_is_loaded(flags, me
     assert message in line
 
 
-@pytest.mark.parametrize(
-    "command", [["profile", "record", "-o", "x.jsonl"], ["profile", "survey"], ["tune"]]
-)
-def test_trees_are_for_run_only(command, capsys):
-    assert run_command_line([*command, "builtin:pydoc", "--tree", "specexec"]) == 2
-    assert "--tree is for run only as yet" in capsys.readouterr().err
-
-
 def test_rates_as_shares_or_of_a_run(tmp_path):
     assert sibling_rates(None) == SIBLING_RATES
     assert sibling_rates(".8,.4, .2") == (0.8, 0.4, 0.2)

@@ -39,6 +39,10 @@ DRAFTS = [
     ("layers:1", {"draft_kv": "full"}),
     ("other", {"draft_kv": "full"}),
     *(("other", {"selector": name}) for name in SPARSE),
+    ("lookup+self", {"selector": "snapkv"}),
+    ("lookup+self", {"selector": "streaming"}),
+    ("layers:1+self", {"selector": "window"}),
+    ("layers:1+self", {"selector": "snapkv"}),
 ]
 NAMES = [f"{draft} {' '.join(kv.values())}".strip() for draft, kv in DRAFTS]
 drafts = pytest.mark.parametrize("draft,kv", DRAFTS, ids=NAMES)
@@ -317,6 +321,9 @@ def test_looked_up_tokens_leave_the_targets_distribution_alone():
         (dict(draft="layers:many"), "give a number of layers, such as layers:6"),
         (dict(draft="layers:-1"), "runs no layer"),
         (dict(draft=""), "draft is empty"),
+        (dict(draft="layers:0+self"), "draft 'layers:0\\+self' runs no layer"),
+        (dict(draft="other+self"), "only lookup or layers:N can draft under self"),
+        (dict(draft="self+self"), "give lookup\\+self or layers:6\\+self"),
         (dict(draft="lookup", draft_kv="full"), "no effect on lookup"),
         (dict(draft_kv="half"), "draft-kv must be selected or full, got 'half'"),
     ],

@@ -59,7 +59,7 @@ def tensors(shape, group=2, kv_heads=2, dim=16, stored=torch.float32):
 
 @pytest.mark.parametrize("stored", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
 @pytest.mark.parametrize("name", ["native", "sdpa"])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(problem=problems())
 def test_backends_equal_the_reference_on_trees(name, stored, problem):
     shape, group, kv_heads, dim = problem

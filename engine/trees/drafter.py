@@ -10,7 +10,7 @@ from magicdec.engine.acceptance import Proposal, Rule
 from magicdec.engine.config import DraftWeights
 from magicdec.engine.drafter import SelfDrafter
 from magicdec.engine.model.decoder import Decoder
-from magicdec.engine.row import Row
+from magicdec.engine.row import Text
 from magicdec.engine.trees.growth import Grower
 from magicdec.engine.trees.rules import TreeRule
 from magicdec.engine.views.base import DraftView
@@ -23,17 +23,15 @@ class TreeDrafter(SelfDrafter):
         super().__init__(model, view, weights)
         self._grower = grower
 
-    def reads(self, slot: int, gamma: int) -> int:
-        return self._grower.reads(self.entries(slot), min(gamma, self._grower.height))
-
-    def propose(self, rows: Sequence[Row], pending: Tensor, gamma: int, rule: Rule) -> Proposal:
-        """Trees of up to γ generations."""
+    def propose(
+        self, rows: Sequence[Text], pending: Tensor, most: Sequence[int], rule: Rule
+    ) -> Proposal:
+        """Trees of up to `most` generations."""
         assert isinstance(rule, TreeRule)
         slots, ahead = [row.slot for row in rows], 0
         growth = self._grower.begin(pending, rule)
-        for _ in range(min(gamma, self._grower.height)):
+        for _ in range(min(max(most), self._grower.height)):
             width = growth.fed.shape[1]
-            access = self._view.access(slots, ahead, width, growth.nodes())
-            growth.expand(self._model.forward(growth.fed, access))
+            growth.expand(self._pass(slots, [ahead] * len(slots), growth.fed, nodes=growth.nodes()))
             ahead += width
         return growth.proposal()

@@ -51,13 +51,3 @@ class Grower(ABC):
 
     @abstractmethod
     def begin(self, pending: Tensor, rule: TreeRule) -> Growth: ...
-
-    @abstractmethod
-    def reads(self, entries: int, passes: int) -> int:
-        """KV entries that so many passes read of a view that holds `entries`, and their own."""
-
-
-def entries_read(entries: int, widths: list[int]) -> int:
-    """By passes over `widths` nodes each, which read what they and those before them wrote."""
-    written = [sum(widths[: i + 1]) for i in range(len(widths))]
-    return entries * len(widths) + sum(written)

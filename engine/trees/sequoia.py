@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from magicdec.engine.acceptance import Proposal
-from magicdec.engine.trees.growth import Grower, Growth, entries_read
+from magicdec.engine.trees.growth import Grower, Growth
 from magicdec.engine.trees.rules import TreeRule
 from magicdec.engine.trees.shape import TreeShape
 from magicdec.engine.trees.tree import Tree
@@ -20,9 +20,6 @@ class Sequoia(Grower):
 
     def begin(self, pending: Tensor, rule: TreeRule) -> Growth:
         return _Growth(self, pending, rule)
-
-    def reads(self, entries: int, passes: int) -> int:
-        return entries_read(entries, [len(g.counts) for g in self.generations[:passes]])
 
 
 class _Growth(Growth):

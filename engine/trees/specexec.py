@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from magicdec.engine.acceptance import Proposal
-from magicdec.engine.trees.growth import Grower, Growth, entries_read
+from magicdec.engine.trees.growth import Grower, Growth
 from magicdec.engine.trees.rules import TreeRule
 from magicdec.engine.trees.tree import Tree
 
@@ -29,9 +29,6 @@ class SpecExec(Grower):
 
     def begin(self, pending: Tensor, rule: TreeRule) -> Growth:
         return _Growth(self, pending, rule)
-
-    def reads(self, entries: int, passes: int) -> int:
-        return entries_read(entries, [1, *[self.beam] * (passes - 1)])
 
 
 class _Growth(Growth):

@@ -24,7 +24,7 @@ class DraftView(ABC):
 
     @abstractmethod
     def access(
-        self, slots: Sequence[int], ahead: int, new: int = 1, nodes: Nodes | None = None
+        self, slots: Sequence[int], ahead: Sequence[int], new: int = 1, nodes: Nodes | None = None
     ) -> KVAccess:
         """For `new` tokens per row, the first of them `ahead` tokens after the row's valid ones.
 
@@ -52,7 +52,7 @@ class WholeView(DraftView):
         pass
 
     def access(
-        self, slots: Sequence[int], ahead: int, new: int = 1, nodes: Nodes | None = None
+        self, slots: Sequence[int], ahead: Sequence[int], new: int = 1, nodes: Nodes | None = None
     ) -> KVAccess:
         return self._cache.following(slots, new, ahead=ahead, nodes=nodes)
 

@@ -34,8 +34,11 @@ class CompactView(DraftView):
         return added if self._ring is None else min(added, self._budget)
 
     def _fill(self, slot: int, cache: KVCache, row: int, queries: Sequence[Tensor]) -> None:
-        """Selects from all valid tokens of a row of `cache`. queries: of each layer [H, w, D]."""
-        length, wanted = cache.lengths[row], self.observed
+        """Selects from the prompt of a row of `cache`. queries: of each layer [H, w, D].
+
+        The row may have grown since; what it has said is committed like anything later.
+        """
+        length, wanted = cache.prompt_lengths[row], self.observed
         self._added[slot] = min(self._budget, length)
         if length == 0:
             return

@@ -30,12 +30,15 @@ class DetachedView(CompactView):
         self._prompts[slot] = self._prefilled.prompt_lengths[0]
 
     def access(
-        self, slots: Sequence[int], ahead: int, new: int = 1, nodes: Nodes | None = None
+        self, slots: Sequence[int], ahead: Sequence[int], new: int = 1, nodes: Nodes | None = None
     ) -> KVAccess:
         return self.store.access(
             slots,
-            [self.entries(s) + ahead for s in slots],
-            [self._lengths[s] + (ahead if nodes is None else 0) for s in slots],
+            [self.entries(s) + a for s, a in zip(slots, ahead, strict=True)],
+            [
+                self._lengths[s] + (a if nodes is None else 0)
+                for s, a in zip(slots, ahead, strict=True)
+            ],
             [self._prompts[s] for s in slots],
             new,
             windowed=False,

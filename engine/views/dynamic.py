@@ -43,9 +43,10 @@ class DynamicView(DraftView):
             self.chooser.admit(slot)
 
     def access(
-        self, slots: Sequence[int], ahead: int, new: int = 1, nodes: Nodes | None = None
+        self, slots: Sequence[int], ahead: Sequence[int], new: int = 1, nodes: Nodes | None = None
     ) -> DynamicAccess:
-        assert nodes is None, "trees draft over static selections only, see `make_drafter`"
+        alike = nodes is None and len(set(ahead)) == 1
+        assert alike, "trees and cascades draft over static selections only, see `make_drafter`"
         return DynamicAccess(self, slots, ahead, new)
 
     def commit(self, slots: Sequence[int], counts: Sequence[int]) -> None:
@@ -63,14 +64,17 @@ class DynamicView(DraftView):
 class DynamicAccess:
     """The KVAccess of one draft forward."""
 
-    def __init__(self, view: DynamicView, slots: Sequence[int], ahead: int, new: int) -> None:
+    def __init__(
+        self, view: DynamicView, slots: Sequence[int], ahead: Sequence[int], new: int
+    ) -> None:
         self._view = view
         self._whole: StoreAccess = view.cache.following(slots, new, ahead=ahead)
         lengths = [view.cache.lengths[slot] for slot in slots]
         parts = split(slots, lengths, view.cache.k.device)
         # Every token chooses for itself, and sees those that were drafted before it.
         self._blocks = [
-            [_Block(view, rows, batch, ahead + t + 1) for batch, rows in parts] for t in range(new)
+            [_Block(view, rows, batch, ahead[0] + t + 1) for batch, rows in parts]
+            for t in range(new)
         ]
 
     def attend(self, layer: int, qk: Tensor, v: Tensor) -> Tensor:

@@ -39,12 +39,16 @@ class RefreshedView(SelectedView):
         assert prompt is not None
         with self._clock.phase("select"):
             self.chooser.admit(slot)
-            self._choose([slot], list(prompt.queries[:, None, :, -1]))
+            length = self._cache.prompt_lengths[slot]
+            self._choose([slot], [length], list(prompt.queries[:, None, :, -1]))
 
     def commit(self, slots: Sequence[int], counts: Sequence[int]) -> None:
         for slot in slots:
             self._passes[slot] += 1
-        due = [i for i, slot in enumerate(slots) if self._passes[slot] >= self._refresh]
+        due = [
+            i for i, slot in enumerate(slots)
+            if self._passes[slot] >= self._refresh and self._seen  # plain steps are not watched
+        ]  # fmt: skip
         rest = [i for i in range(len(slots)) if i not in due]
         if rest:
             super().commit([slots[i] for i in rest], [counts[i] for i in rest])
@@ -53,19 +57,23 @@ class RefreshedView(SelectedView):
             if due:
                 index = to_device([due, [counts[i] - 1 for i in due]], self.store.k.device)
                 queries = [q[index[0], index[1]] for _, q in sorted(self._seen.items())]
-                self._choose([slots[i] for i in due], queries)
+                chosen = [slots[i] for i in due]
+                self._choose(chosen, [self._cache.lengths[slot] for slot in chosen], queries)
         self._seen.clear()
 
-    def _choose(self, slots: Sequence[int], queries: Sequence[Tensor]) -> None:
-        """queries: of each layer [n, H, D], those of the rows' last valid tokens."""
+    def _choose(
+        self, slots: Sequence[int], lengths: Sequence[int], queries: Sequence[Tensor]
+    ) -> None:
+        """Among each row's first `lengths` entries. queries: of each layer [n, H, D], those of the
+        last of them."""
         cache, store = self._cache, self.store
-        for batch, rows in split(slots, [cache.lengths[s] for s in slots], store.k.device):
+        for batch, rows in split(slots, lengths, store.k.device):
             first = starts(cache.k[0], rows.rows)
             for layer in range(self.chooser.layers):
                 at = self.chooser.choose(layer, queries[layer][batch], rows) + first
                 for mine, full in ((store.k, cache.k), (store.v, cache.v)):
                     chosen = mine[layer, rows.rows, :, : at.shape[2]]
                     cache.backend.search.gather(full[layer], at, chosen)
-        for slot in slots:
-            self._added[slot] = self.chooser.width(cache.lengths[slot])
+        for slot, length in zip(slots, lengths, strict=True):
+            self._added[slot] = self.chooser.width(length)
             self._passes[slot] = 0

@@ -32,13 +32,16 @@ class SelectedView(CompactView):
         self._fill(slot, self._cache, slot, list(prompt.queries))
 
     def access(
-        self, slots: Sequence[int], ahead: int, new: int = 1, nodes: Nodes | None = None
+        self, slots: Sequence[int], ahead: Sequence[int], new: int = 1, nodes: Nodes | None = None
     ) -> KVAccess:
         cache = self._cache
         return self.store.access(
             slots,
-            [self.entries(s) + ahead for s in slots],
-            [cache.lengths[s] + (ahead if nodes is None else 0) for s in slots],
+            [self.entries(s) + a for s, a in zip(slots, ahead, strict=True)],
+            [
+                cache.lengths[s] + (a if nodes is None else 0)
+                for s, a in zip(slots, ahead, strict=True)
+            ],
             [cache.prompt_lengths[s] for s in slots],
             new,
             windowed=False,  # entries are not in text order, and the selection is small

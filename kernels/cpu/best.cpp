@@ -28,7 +28,10 @@ void greatest(int32_t* x, int64_t count, int64_t wanted, int64_t first, int64_t*
     while (low < high) {
         const int64_t middle = low + (high - low + 1) / 2;
         const int64_t found = count_from(middle, x, count);
-        (found < wanted ? high : low) = found < wanted ? middle - 1 : middle;
+        if (found < wanted)
+            high = middle - 1;
+        else
+            low = middle;
         if (found == wanted) break;
     }
     int64_t n = 0, i = 0, begin = 0;  // those before `begin` that equal `low` are left out

@@ -123,7 +123,8 @@ class TuiKnob:
 
 def tui_knobs(gamma: str = "γ", offers: Offers = OFFERS) -> tuple[TuiKnob, ...]:
     """`gamma`: how the terminal writes it."""
-    table = {knob.name: knob for knob in KNOBS if knob.label}
+    # The app takes numbers alone.
+    table = {knob.name: dataclasses.replace(knob, words=()) for knob in KNOBS if knob.label}
     names = dict.fromkeys((*(name for name in ORDER if name in table), *table))
     return tuple(
         TuiKnob(table[name], gamma if table[name].label == "γ" else table[name].label,

@@ -27,15 +27,21 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: is no file; move it away")
     try:
         text = read_bounded(path, MOST_BYTES).decode()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+    return parse_toml(str(path), text)
+
+
+def parse_toml(where: str, text: str) -> dict[str, Any]:
+    """Raises ConfigError naming `where` when `text` is no TOML."""
+    try:
         if max(map(len, text.splitlines()), default=0) > LONGEST_LINE:
             raise ValueError(f"a line is longer than {LONGEST_LINE:,} characters")
         return tomllib.loads(text)
     except RecursionError:
-        raise ConfigError(f"{path}: not valid TOML: nested too deeply") from None
-    except ConfigError:
-        raise
-    except ValueError as error:  # syntax, encoding, or an integer of thousands of digits
-        raise ConfigError(f"{path}: not valid TOML: {' '.join(str(error).split())}") from error
+        raise ConfigError(f"{where}: not valid TOML: nested too deeply") from None
+    except ValueError as error:  # syntax, or an integer of thousands of digits
+        raise ConfigError(f"{where}: not valid TOML: {' '.join(str(error).split())}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +86,12 @@ class Fields:
             raise self._bad(key, value, "a whole number, 1 or more")
         if value > MOST_COUNT:
             raise self._bad(key, value, f"at most {MOST_COUNT:,}")
+        return value
+
+    def whole(self, key: str, *, low: int, high: int) -> int:
+        value = self._get(key, None)
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise self._bad(key, value, f"a whole number in {low}..{high}")
         return value
 
     def number(

@@ -24,9 +24,9 @@ def expressed(plan: Plan, format: str, options: EngineOptions) -> list[str]:
             f"{format} settings made here cannot express lookup, which drafts without a model; "
             f"give --to {' or '.join(LOOKUP_FORMATS)}, or --draft self for another drafter"
         )
-    if drafter.kind == "layers":
+    if drafter.kind in ("layers", "cascade"):
         return [
-            f"NOT EXPRESSED: no engine drafts with {drafter.draft} of the model itself; the "
+            f"NOT EXPRESSED: no engine drafts by {drafter.draft} of the model itself; the "
             "drafter named here is another one"
         ]
     if drafter.kind != "model":

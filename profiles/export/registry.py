@@ -12,7 +12,7 @@ from magicdec.profiles.export.plan import Plan
 from magicdec.profiles.export.settings import EngineOptions, Export
 
 FORMATS = ("vllm", "vllm-experimental", "vllm-sparse", "sglang", "tensorrt-llm", "llama.cpp",
-           "aiconfigurator")  # fmt: skip
+           "aiconfigurator", "magicdec")  # fmt: skip
 
 
 class Format(Protocol):

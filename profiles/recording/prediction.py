@@ -28,7 +28,12 @@ class Predictor:
         self, key: CellKey, requests: Sequence[Request], new_tokens: int
     ) -> Predicted | None:
         """None without a calibration, and for rows that end with their prefill."""
-        if self.calibration is None or new_tokens < 2 or key.tree != NO_TREE:
+        if (
+            self.calibration is None
+            or new_tokens < 2
+            or key.tree != NO_TREE
+            or key.kind == "cascade"
+        ):
             return None
         model = self.shape(key.draft) if key.kind == "model" else None
         if key.kind == "model" and model is None:

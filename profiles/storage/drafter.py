@@ -10,6 +10,7 @@ from magicdec.engine.config import (
     LAYERS,
     LOOKUP,
     SELF,
+    UNDER_SELF,
     DecodeConfig,
     DraftKV,
     DraftWeights,
@@ -18,7 +19,7 @@ from magicdec.engine.config import (
 from magicdec.profiles.storage.fields import last_part
 from magicdec.profiles.storage.header import Scalar
 
-Kind = Literal["self", "lookup", "layers", "model"]
+Kind = Literal["self", "lookup", "layers", "model", "cascade"]
 NO_TREE: Final = "none"
 FULL = "full"  # the selector, and the `draft_kv`, that leave nothing out
 
@@ -104,6 +105,8 @@ def kind_of(draft: str) -> Kind:
         return "self"
     if draft == LOOKUP:
         return "lookup"
+    if draft.endswith(UNDER_SELF):
+        return "cascade"
     return "layers" if draft.startswith(LAYERS) else "model"
 
 
@@ -111,7 +114,7 @@ def way(draft: str, draft_kv: str | None, selector: str | None, budget: int | No
     """In words: `snapkv 256`, `full`, `lookup`, `layers:10 snapkv 256`, `smollm2-135m full KV`."""
     if draft == LOOKUP:
         return draft
-    who = "" if draft == SELF else f"{draft if kind_of(draft) == 'layers' else last_part(draft)} "
+    who = "" if draft == SELF else f"{last_part(draft) if kind_of(draft) == 'model' else draft} "
     if draft_kv == FULL:
         return f"{who}full KV" if who else FULL
     return f"{who}{selector}" + ("" if budget is None else f" {budget}")

@@ -27,6 +27,8 @@ def _translated(run: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     env, config, rows = run["env"], run["config"], run["rows"]
     if config["gamma"] == 0:
         raise ValueError("gamma 0 does not speculate")
+    if config.get("gamma_policy", "fixed") != "fixed":
+        raise ValueError("profiles know only a fixed gamma")
     baseline, spec = run.get("baseline"), run["speculative_decoding"]
     documents = {row["document"]: row["prompt_tokens"] for row in rows}
     header = {

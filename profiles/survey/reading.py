@@ -70,7 +70,7 @@ class SteppingReader(Reader):
                 for slot, span in spans
             ]
             self._before = [(part, part.clone()) for part in parts]
-        return self._view.access([row.slot for row in rows], 0, new)
+        return self._view.access([row.slot for row in rows], [0] * len(rows), new)
 
     def passed(self, rows: Sequence[TracedRow], tokens: Tensor, counts: Sequence[int]) -> None:
         cache, view, slots = self._cache, self._view, [row.slot for row in rows]

@@ -13,6 +13,7 @@ from magicdec.engine.config import LOOKUP, SELF, DecodeConfig, DraftWeights
 from magicdec.engine.draft_view import make_view, view_capacity
 from magicdec.engine.drafter import draft_weights
 from magicdec.engine.drafting import check_layers
+from magicdec.engine.errors import require
 from magicdec.engine.events import Event
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.report import Recorder, RunReport
@@ -20,7 +21,7 @@ from magicdec.engine.request import Request
 from magicdec.engine.selectors.base import SELECTORS, DynamicSelector, KVSelector
 from magicdec.engine.session import Session
 from magicdec.profiles.storage import drafter as storage
-from magicdec.profiles.storage.drafter import FULL, NO_TREE, drafting, way
+from magicdec.profiles.storage.drafter import FULL, NO_TREE, drafting, kind_of, way
 from magicdec.profiles.storage.header import Scalar
 from magicdec.profiles.survey.forced import BLOCK, chances, kept
 from magicdec.profiles.survey.lookup import Row, lookup_hits, lookup_walk
@@ -121,6 +122,11 @@ class Survey:
         self._session, self._requests, self._config = session, requests, config
         self._drafters, self._block = drafters, block
         for drafter in drafters:
+            require(
+                kind_of(drafter.draft) != "cascade",
+                f"draft {drafter.draft} drafts what self does, only sooner, as well accepted; "
+                "give self, and measure the cascade by profile record",
+            )
             draft_weights(drafter.config(config, 1), session.device, session.dtype)
             view_capacity(
                 drafter.create(), budget=drafter.budget or 1, context=1, growth=1, gamma=block

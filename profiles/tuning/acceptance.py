@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import torch
 
@@ -39,13 +39,8 @@ def weighted(
         base = drafter.config(config, 1)
         asked = [replace(base, draft_weights=kind) for kind in kinds or ("auto", "same")]
         wanted = [draft_weights(each, device, dtype) for each in asked]
-        found += [
-            Weighted(
-                drafter.selector, drafter.budget, drafter.options, drafter.draft, drafter.draft_kv,
-                kind,
-            )
-            for kind in dict.fromkeys(wanted)
-        ]  # fmt: skip
+        members = {each.name: getattr(drafter, each.name) for each in fields(drafter)}
+        found += [Weighted(**members, weights=kind) for kind in dict.fromkeys(wanted)]
     return found
 
 

@@ -90,10 +90,11 @@ def test_who_drafts_is_a_knob_and_what_has_no_price_says_so(
         link.tell(READY)
         await settle(pilot)
         app.screen.query_one("#knob-draft").focus()
+        await settle(pilot)
         await pilot.press("right_square_bracket")
         await settle(pilot)
         assert app.controller.settings.draft == "lookup"
-        assert "costs are known of the model drafting for itself" in text_of(app)
+        assert "no preview: costs are known of" in text_of(app)
         await pilot.press("enter", "tab", *"layers:20", "enter")
         assert app.controller.settings.draft == "layers:20"
         await pilot.press("r")

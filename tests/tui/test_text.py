@@ -27,10 +27,11 @@ def test_rejected_tokens_are_spelled_after_the_last_accepted_one() -> None:
     assert rejections.of(RowStarted(0, "doc", 5, 7, "")) == ()
     assert rejections.of(RowStarted(1, "doc", 5, 8, "")) == ()
     first = step(
-        RowStep(0, (10, 11, 12), "", 3, 2, 0, (90,)), RowStep(1, (20,), "", 2, 0, 0, (91, 92))
+        RowStep(0, (10, 11, 12), "", 3, 2, 0, rejected=(90,)),
+        RowStep(1, (20,), "", 2, 0, 0, rejected=(91, 92)),
     )
     assert rejections.of(first) == ((0, "11>90"), (1, "8>91,92"))
-    second = step(RowStep(0, (13,), "", 1, 0, 0, (93,)), RowStep(1, (21, 22), "", 1, 1))
+    second = step(RowStep(0, (13,), "", 1, 0, 0, rejected=(93,)), RowStep(1, (21, 22), "", 1, 1))
     assert rejections.of(second) == ((0, "12>93"),)
 
 
@@ -38,7 +39,7 @@ def test_rows_that_no_screen_shows_are_not_spelled() -> None:
     rejections = Rejections(spelled)
     for row in range(MOST_ROWS + 1):
         rejections.of(RowStarted(row, "doc", 5, row, ""))
-    shares = [RowStep(row, (1,), "", 1, 0, 0, (2,)) for row in range(MOST_ROWS + 1)]
+    shares = [RowStep(row, (1,), "", 1, 0, 0, rejected=(2,)) for row in range(MOST_ROWS + 1)]
     assert [row for row, _ in rejections.of(step(*shares))] == list(range(MOST_ROWS))
 
 

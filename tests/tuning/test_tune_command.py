@@ -206,9 +206,9 @@ def test_the_app_puts_the_same_questions_and_gets_its_answer_as_settings(
     worker = Worker(reports.append)
     worker.handle(Open((str(tmp_path / "doc.txt"),), settings))
     worker.handle(Tune(-1, settings, ("snapkv",)))
-    assert any(isinstance(report, TuneStep) for report in reports)
     end = decode(encode(reports[-1]))
     assert isinstance(end, TuneEnded) and end.status == "finished", end
+    assert any(isinstance(report, TuneStep) for report in reports)
     assert end.headline and end.reasons and end.answer is not None
     same = {"context": 200, "batch": 1, "model": str(model), "max_new_tokens": 16}
     assert {name: getattr(end.answer, name) for name in same} == same

@@ -1,0 +1,178 @@
+"""A cascade: a cheap drafter under the sparse self-draft (TriForce, arXiv 2404.11912)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from magicdec.engine.acceptance import Proposal, Rule
+from magicdec.engine.confidence import chance
+from magicdec.engine.config import INNER_GAMMA, DraftWeights
+from magicdec.engine.drafter import Drafter, SelfDrafter
+from magicdec.engine.model.decoder import Decoder, KVAccess
+from magicdec.engine.request import Request
+from magicdec.engine.row import Text
+from magicdec.engine.trees.tree import Nodes
+from magicdec.engine.views.base import DraftView
+from magicdec.kernels.transfer import to_device
+
+#: Ends the name of a stream of random numbers: those that decide inside a draft.
+INNER_STREAM = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """A row and what was drafted for it so far: `tokens` go on where the row's own end."""
+
+    request: Request
+    slot: int
+    tokens: list[int]
+
+
+class CascadeDrafter(SelfDrafter):
+    """The inner drafter proposes, the self-draft (the middle) verifies over its sparse view.
+
+    A pass of the middle so gives several tokens instead of one. They come out of speculative
+    sampling with the middle as target: accepted, recovered from the residual, or the bonus. Each is
+    therefore distributed exactly as the middle's q given the text before it, and with that q the
+    target's verification is exact, too. Greedy: the tokens are those the middle drafts alone.
+
+    The inner drafter has no cache: it reads the text (lookup), or writes into the middle's view
+    what the middle then overwrites (its first layers). Rejected tokens stay beyond the accepted
+    ones in the view, until the next pass writes there; so does what the target rejects.
+
+    rule: accepts inside the draft. Its random numbers are a stream of their own, made anew for
+    every draft from the row's seed and the text's length: they must not decide twice.
+    """
+
+    def __init__(
+        self, model: Decoder, view: DraftView, weights: DraftWeights, rule: Rule,
+        make_inner: Callable[[Decoder, DraftView], Drafter], stop: float | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(model, view, weights, stop)
+        self._rule, self._make_inner = rule, make_inner
+        self._ahead = AheadView(view)
+        self._inner = make_inner(model, self._ahead)
+
+    def prepare(self) -> None:
+        super().prepare()
+        self._inner = self._make_inner(self._model, self._ahead)
+
+    def admit(self, slot: int) -> None:
+        super().admit(slot)
+        self._inner.admit(slot)
+
+    def propose(
+        self, rows: Sequence[Text], pending: Tensor, most: Sequence[int], rule: Rule
+    ) -> Proposal:
+        for row in rows:
+            self._rule.admit(row.slot, row.request.row, len(row.tokens), INNER_STREAM)
+        drafts = [Drafted(row.request, row.slot, list(row.tokens)) for row in rows]
+        begun = [len(row.tokens) for row in rows]
+        probs: list[list[Tensor]] = [[] for _ in rows]  # of each row, q of its drafted tokens [V]
+        sure = [1.0] * len(rows)
+        going = [i for i, gamma in enumerate(most) if gamma]
+        while going:
+            done = [len(drafts[i].tokens) - begun[i] for i in going]
+            room = [min(INNER_GAMMA, most[i] - n - 1) for i, n in zip(going, done, strict=True)]
+            found = self._round([drafts[i] for i in going], done, room, pending.device)
+            for i, (tokens, q, chances) in zip(going, found, strict=True):
+                drafts[i].tokens.extend(tokens)
+                probs[i] += q
+                for value in chances:
+                    sure[i] *= value
+            going = [
+                i for i in going
+                if len(drafts[i].tokens) - begun[i] < most[i] and sure[i] >= (self._stop or 0.0)
+            ]  # fmt: skip
+        drafted = [draft.tokens[n:] for draft, n in zip(drafts, begun, strict=True)]
+        return _padded(drafted, probs, pending)
+
+    def _round(
+        self, drafts: Sequence[Drafted], done: Sequence[int], room: Sequence[int],
+        device: torch.device,
+    ) -> list[tuple[list[int], list[Tensor], list[float]]]:  # fmt: skip
+        """One pass of the middle: of each row its new tokens, q of each, and q of the token alone.
+
+        done: tokens drafted so far; room: the most that the inner drafter may propose, so that
+        these and the middle's own token fit.
+        """
+        slots = [draft.slot for draft in drafts]
+        last = to_device([draft.tokens[-1:] for draft in drafts], device)  # [n, 1]
+        self._rule.begin(slots, done, room)
+        proposal = Proposal(last[:, :0])
+        if max(room):
+            self._ahead.start(slots, done)
+            proposal = self._inner.propose(drafts, last, room, self._rule)
+        fed = torch.cat((last, proposal.tokens), dim=1)  # [n, g + 1]
+        logits = self._pass(slots, done, fed)  # [n, g + 1, V]
+        verdict = self._rule.accept(proposal, logits)
+        q = self._rule.probabilities(logits)
+        results = torch.cat(
+            (verdict.accepted[:, None], verdict.next[:, None], proposal.tokens), dim=1
+        ).tolist()
+        said = [[*inner[:n], following] for n, following, *inner in results]
+        self.counts.inner_drafted += sum(proposal.drafted(room))
+        self.counts.inner_accepted += sum(len(tokens) - 1 for tokens in said)
+        chances = self._chances(logits, said, q)
+        return [
+            (tokens, [] if q is None else list(q[i, : len(tokens)]), chances[i])
+            for i, tokens in enumerate(said)
+        ]
+
+    def _chances(
+        self, logits: Tensor, said: Sequence[list[int]], q: Tensor | None
+    ) -> list[list[float]]:
+        """The middle's probability of each token; none where nobody asks."""
+        if self._stop is None:
+            return [[] for _ in said]
+        width = logits.shape[1]
+        tokens = to_device([[*row, *[0] * (width - len(row))] for row in said], logits.device)
+        values = chance(logits, tokens, q).tolist()
+        return [list(row[: len(own)]) for row, own in zip(values, said, strict=True)]
+
+
+class AheadView(DraftView):
+    """The middle's view for a drafter that begins after tokens drafted before it."""
+
+    def __init__(self, view: DraftView) -> None:
+        self._view = view
+        self._done: dict[int, int] = {}  # slot -> tokens
+
+    def start(self, slots: Sequence[int], done: Sequence[int]) -> None:
+        self._done = dict(zip(slots, done, strict=True))
+
+    def access(
+        self, slots: Sequence[int], ahead: Sequence[int], new: int = 1, nodes: Nodes | None = None
+    ) -> KVAccess:
+        done = [self._done[s] + a for s, a in zip(slots, ahead, strict=True)]
+        return self._view.access(slots, done, new, nodes)
+
+    def entries(self, slot: int) -> int:
+        return self._view.entries(slot) + self._done[slot]
+
+    def admit(self, slot: int) -> None:
+        """The middle does that."""
+
+    def commit(self, slots: Sequence[int], counts: Sequence[int]) -> None:
+        """The middle does that."""
+
+
+def _padded(
+    drafted: Sequence[list[int]], probs: Sequence[list[Tensor]], pending: Tensor
+) -> Proposal:
+    """Ragged drafts as one proposal."""
+    lengths = [len(tokens) for tokens in drafted]
+    width = max(lengths)
+    if not width:
+        return Proposal(pending[:, :0], None, lengths)
+    tokens = to_device([[*row, *[0] * (width - len(row))] for row in drafted], pending.device)
+    first = next((q[0] for q in probs if q), None)
+    if first is None:
+        return Proposal(tokens, None, lengths)
+    none = torch.zeros_like(first)
+    q = torch.stack([torch.stack([*row, *[none] * (width - len(row))]) for row in probs])
+    return Proposal(tokens, q, lengths)  # q [n, G, V]

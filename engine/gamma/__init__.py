@@ -1,0 +1,1 @@
+"""How many tokens a step drafts. Plain data and arithmetic: no torch."""

@@ -1,0 +1,30 @@
+"""This program's own schedule of γ by batch and context, for `run --gamma FILE`."""
+
+from __future__ import annotations
+
+from magicdec.engine.gamma.policy import Entry
+from magicdec.profiles.export.plan import Plan, spans
+from magicdec.profiles.export.settings import EngineOptions, Export
+from magicdec.profiles.gamma_schedule import parse_schedule, schedule_text
+
+
+def render(plan: Plan, options: EngineOptions) -> Export:
+    """Unlike other engines, this one may well be told not to speculate."""
+    contexts: list[int | None] = [*plan.contexts] or [None]
+    firsts = [first for first, _ in spans(plan.contexts)] if plan.contexts else [1]
+    entries = [
+        Entry(batch_from, context_from, plan.best(batch, context))
+        for batch, (batch_from, _) in zip(plan.batches, spans(plan.batches), strict=True)
+        for context, context_from in zip(contexts, firsts, strict=True)
+    ]
+    drafter = plan.drafter
+    notes = (
+        f"for magicdec run --gamma FILE --selector {drafter.selector} --budget {drafter.budget}",
+        f"beyond batch {plan.batches[-1]} nothing was measured: its γ is used there",
+    )
+    return Export(schedule_text(entries), notes)
+
+
+def check(text: str) -> None:
+    """Raises ConfigError."""
+    parse_schedule(text)

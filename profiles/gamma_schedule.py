@@ -1,0 +1,73 @@
+"""γ by batch and context as a TOML file: what `run --gamma FILE` reads and `export` writes.
+
+    schema = "magicdec.gamma/1"
+
+    [[gamma]]
+    batch = 1
+    context = 1000
+    gamma = 3
+
+An entry holds from its batch and context on, up to the next one. Torch-free.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from magicdec.engine.config import MAX_GAMMA
+from magicdec.engine.errors import ConfigError
+from magicdec.engine.gamma.policy import Entry, Schedule
+from magicdec.profiles.costs.strict_toml import Fields, parse_toml, read_toml
+from magicdec.profiles.storage.fields import clean, last_part, shown
+
+SCHEMA = "magicdec.gamma/1"
+MOST_ENTRIES = 10_000
+KEYS = {"batch", "context", "gamma"}
+
+
+def read_schedule(path: Path) -> Schedule:
+    """Raises ConfigError naming the file, what is wrong with it and what belongs there."""
+    return _read(path, Path.cwd())
+
+
+@functools.lru_cache(maxsize=8)  # a run asks several times, and the file may change meanwhile
+def _read(path: Path, folder: Path) -> Schedule:
+    return _schedule(str(path), read_toml(path), clean(last_part(str(path))))
+
+
+def parse_schedule(text: str) -> Schedule:
+    """The same of a text. Raises ConfigError."""
+    return _schedule("the schedule", parse_toml("the schedule", text), "")
+
+
+def schedule_text(entries: Iterable[Entry]) -> str:
+    """The text of a file that read_schedule reads back."""
+    tables = (f"batch = {e.batch}\ncontext = {e.context}\ngamma = {e.gamma}\n" for e in entries)
+    return f'schema = "{SCHEMA}"\n' + "".join(f"\n[[gamma]]\n{table}" for table in tables)
+
+
+def _schedule(where: str, data: Mapping[str, Any], source: str) -> Schedule:
+    top = Fields(where, data)
+    if data.get("schema") != SCHEMA:
+        got = shown(data["schema"]) if isinstance(data.get("schema"), str) else "none"
+        raise ConfigError(
+            f"{where}: no schedule of γ: schema must be {SCHEMA!r}, got {got}; "
+            "`magicdec profile export --to magicdec` writes one"
+        )
+    tables = top.only({"schema", "gamma"}).tables("gamma")
+    if len(tables) > MOST_ENTRIES:
+        raise ConfigError(f"{where}: has {len(tables):,} entries, at most {MOST_ENTRIES:,} count")
+    try:
+        return Schedule(tuple(map(_entry, tables)), source)
+    except ConfigError as error:
+        raise error if str(error).startswith(where) else ConfigError(f"{where}: {error}") from None
+
+
+def _entry(table: Fields) -> Entry:
+    table.only(KEYS)
+    return Entry(
+        table.count("batch"), table.count("context"), table.whole("gamma", low=0, high=MAX_GAMMA)
+    )

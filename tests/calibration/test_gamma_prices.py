@@ -1,0 +1,57 @@
+"""A calibration as prices for a policy."""
+
+from __future__ import annotations
+
+import pytest
+
+from magicdec.engine.gamma.auto import Auto
+from magicdec.engine.gamma.policy import Situation
+from magicdec.profiles.gamma_prices import GRAIN, CalibratedPrices, adaptive, first_guess
+from magicdec.profiles.run_prediction import Work, costs_at
+
+
+def work(batch: int = 4, context: int = 4096, **changes) -> Work:
+    settings = dict(
+        batch=batch, contexts=(context,) * batch, new_tokens=(64,) * batch, gamma=8,
+        selector="snapkv", budget=256, weights="int8",
+    )  # fmt: skip
+    return Work(**{**settings, **changes})
+
+
+@pytest.mark.parametrize("gamma", [0, 1, 4, 8])
+def test_prices_are_the_cost_models(calibration, gamma):
+    prices = CalibratedPrices(calibration(), work())
+    costs = costs_at(calibration(), work(), 3, 16 * GRAIN, gamma)
+    want = float(costs.step(gamma)) if gamma else float(costs.plain.total)
+    assert prices.step(3, 16 * GRAIN + 5, gamma) == want == prices.step(3, 16 * GRAIN, gamma)
+    assert prices.prepare(1000) == pytest.approx(0.01 + 4e-5 * 1000)
+    assert CalibratedPrices(calibration(), work(budget=None)).prepare(1000) == 0
+
+
+def test_auto_by_calibration_drafts_where_it_pays(calibration):
+    """Over the sweep the choice is the one of the least time per token, and not always the same."""
+    chosen = set()
+    for batch in (1, 64):
+        for context in (256, 32768):
+            prices = CalibratedPrices(calibration(), work(batch, context))
+            for guess in (0.05, 0.9):
+                now = Situation(8, batch, context, 1000.0)
+                gamma = Auto(prices, guess).gamma(now)
+                chosen.add(gamma)
+
+                def token(g: int, prices=prices, guess=guess, batch=batch, context=context):
+                    return prices.step(batch, context, g) / sum(guess**i for i in range(g + 1))
+
+                assert token(gamma) <= min(map(token, range(9))) * (1 + 1e-9)
+    assert 0 in chosen and max(chosen) > 2
+
+
+def test_the_first_guess_is_what_calibrating_saw(calibration):
+    guess, assumed = first_guess(calibration(), work())
+    assert guess == pytest.approx(0.8) and "snapkv 256" in assumed.source
+    assert first_guess(calibration(), work(selector="window"))[0] == 0.8
+
+
+def test_a_draft_stops_sooner_where_draft_steps_are_dear(calibration):
+    long, short = (adaptive(calibration(), work(4, c)) for c in (32768, 512))
+    assert 0 < long.stop < short.stop < 1 and "2026-11-29" in long.source
