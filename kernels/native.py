@@ -149,7 +149,7 @@ def _open(path: Path) -> ctypes.CDLL:
         "key_mass": [problem, *[pointer] * 3, integer],
         "code_mass": [problem, pointer, pointer, *[integer] * 3, pointer, integer],
         "best": [*[pointer] * 3, *[integer] * 7],
-        "gather": [*[pointer] * 3, *[integer] * 3],
+        "gather": [*[pointer] * 3, *[integer] * 7],
     }.items():
         function = getattr(library, f"magicdec_{name}")
         function.argtypes, function.restype = arguments, None

@@ -64,16 +64,18 @@ class NativeSearch(KeySearch):
         return out
 
     def gather(self, entries: Tensor, at: Tensor, out: Tensor | None = None) -> Tensor:
-        if not (entries.is_contiguous() and at.is_contiguous()):
+        n, heads, width = at.shape
+        dim = entries.shape[-1]
+        out = entries.new_empty(n, heads, width, dim) if out is None else out
+        dense = entries.is_contiguous() and at.is_contiguous()
+        if not dense or out.stride()[2:] != (dim, 1) or out.dtype is not entries.dtype:
             return super().gather(entries, at, out)
-        shape = (*at.shape, entries.shape[-1])
-        dense = out is not None and out.is_contiguous()
-        found = out if out is not None and dense else entries.new_empty(shape)
+        size = entries.itemsize
         self._library.magicdec_gather(
-            entries.data_ptr(), found.data_ptr(), at.data_ptr(), at.numel(),
-            entries.shape[-1] * entries.itemsize, torch.get_num_threads(),
+            entries.data_ptr(), out.data_ptr(), at.data_ptr(), n, heads, width, dim * size,
+            out.stride(0) * size, out.stride(1) * size, torch.get_num_threads(),
         )  # fmt: skip
-        return found if out is None or dense else out.copy_(found)
+        return out
 
     def _work(self, rows: Candidates, group: int, keys: Tensor) -> _Work:
         """The same for all layers, which differ in where their tensors are, not in how they lie."""

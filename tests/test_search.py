@@ -23,7 +23,7 @@ LIMITS = st.sampled_from([0, 1, 7, 32, 300])
 TOLERANCE = dict(rtol=1e-5, atol=1e-6)
 
 many = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
@@ -49,7 +49,7 @@ def candidates(lengths, first=0) -> Candidates:
 
 @given(
     lengths=LENGTHS, stored=STORED, heads=st.integers(1, 3), group=st.integers(1, 9),
-    dim=st.sampled_from([64, 80, 8, 24]), count=st.integers(1, 4), seed=st.integers(0, 99),
+    dim=st.sampled_from([64, 80, 8, 24]), count=st.integers(1, 2), seed=st.integers(0, 99),
 )  # fmt: skip
 @many
 def test_mass_of_keys(cpp, threads, lengths, stored, heads, group, dim, count, seed):
@@ -71,7 +71,7 @@ def test_mass_of_keys(cpp, threads, lengths, stored, heads, group, dim, count, s
 
 @given(
     lengths=LENGTHS, heads=st.integers(1, 3), group=st.integers(1, 9), parts=st.integers(1, 5),
-    bits=st.integers(1, 8), sinks=LIMITS, recent=LIMITS, count=st.integers(1, 4),
+    bits=st.integers(1, 8), sinks=LIMITS, recent=LIMITS, count=st.integers(1, 2),
     seed=st.integers(0, 99),
 )  # fmt: skip
 @many
@@ -95,7 +95,7 @@ def test_mass_of_codes(
 
 @given(
     lengths=LENGTHS, budget=st.integers(1, 300), sinks=LIMITS, recent=LIMITS,
-    values=st.sampled_from([2, 50, 10**6]), count=st.integers(1, 4), seed=st.integers(0, 99),
+    values=st.sampled_from([2, 50, 10**6]), count=st.integers(1, 2), seed=st.integers(0, 99),
 )  # fmt: skip
 @many
 def test_best(cpp, threads, lengths, budget, sinks, recent, values, count, seed):
@@ -120,10 +120,11 @@ def test_best(cpp, threads, lengths, budget, sinks, recent, values, count, seed)
             assert pinned <= set(own)
             chosen, theirs = (scores[i, head, x].sort().values for x in (own, other))
             assert torch.equal(chosen, theirs)  # which of equal scores is open
-            by_score = [s for s in own if s not in pinned]
-            missed = sorted({*range(length)} - {*own})
-            for s in by_score:  # of equal ones the last
-                assert all(scores[i, head, m] < scores[i, head, s] or m < s for m in missed)
+            # Of equal ones the last.
+            mine = {(float(scores[i, head, s]), s) for s in own if s not in pinned}
+            missed = {*range(length)} - {*own}
+            if mine and missed:
+                assert min(mine) > max((float(scores[i, head, s]), s) for s in missed)
 
 
 def test_best_of_extremes(cpp):

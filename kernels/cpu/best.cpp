@@ -70,14 +70,20 @@ void magicdec_best(int32_t* scores, int64_t* out, const int64_t* lengths, int64_
     });
 }
 
-// Entries of `bytes` bytes each: to[i] = from[at[i]].
-void magicdec_gather(const char* from, char* to, const int64_t* at, int64_t count, int64_t bytes,
-                     int64_t threads) {
+// Entries of `bytes` bytes each, from[at[batch, kv_heads, width]], to the same place of `to`, whose
+// rows and heads are so many bytes apart.
+void magicdec_gather(const char* from, char* to, const int64_t* at, int64_t batch,
+                     int64_t kv_heads, int64_t width, int64_t bytes, int64_t to_row,
+                     int64_t to_head, int64_t threads) {
     constexpr int64_t SOON = 8;  // entries; each waits for memory on its own
+    const int64_t count = batch * kv_heads * width;
     each(count, count * bytes / 4, threads, [=](int64_t i) {
         if (i + SOON < count)
-            for (int64_t b = 0; b < bytes; b += CACHE_LINE) prefetch(from + at[i + SOON] * bytes + b);
-        std::memcpy(to + i * bytes, from + at[i] * bytes, bytes);
+            for (int64_t b = 0; b < bytes; b += CACHE_LINE)
+                prefetch(from + at[i + SOON] * bytes + b);
+        const int64_t head = i / width;
+        std::memcpy(to + head / kv_heads * to_row + head % kv_heads * to_head + i % width * bytes,
+                    from + at[i] * bytes, bytes);
     });
 }
 
