@@ -6,18 +6,20 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from magicdec.engine.candidates import Candidates
 from magicdec.engine.key_index import KeyIndex
-from magicdec.engine.scoring import query_mass
+from magicdec.kernels.candidates import Candidates
+from magicdec.kernels.search import KeySearch
 
 
 @dataclass(frozen=True)
 class ExactIndex(KeyIndex):
     """recent: last positions that are always chosen."""
 
+    search: KeySearch
     recent: int = 0
 
     def choose(
         self, layer: int, queries: Tensor, keys: Tensor, rows: Candidates, budget: int
     ) -> Tensor:
-        return rows.best(query_mass(queries, keys, rows), budget, recent=self.recent)
+        mass = self.search.mass(queries, keys, rows)
+        return self.search.best(mass, rows, budget, recent=self.recent)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from magicdec.engine.candidates import Candidates
+from magicdec.kernels.candidates import Candidates
+from magicdec.kernels.search import KeySearch
 
 
 @dataclass(frozen=True, slots=True)
 class KeyShape:
-    """The keys of a cache: [layers, rows, kv_heads, capacity, head_dim]."""
+    """The keys of a cache, [layers, rows, kv_heads, capacity, head_dim], and what searches them."""
 
     layers: int
     rows: int
@@ -22,6 +23,7 @@ class KeyShape:
     head_dim: int
     dtype: torch.dtype
     device: torch.device
+    search: KeySearch = field(default_factory=KeySearch)
 
 
 class KeyIndex(ABC):

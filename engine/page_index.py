@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from magicdec.engine.candidates import Candidates
 from magicdec.engine.key_index import KeyIndex, KeyShape
+from magicdec.kernels.candidates import Candidates
 from magicdec.kernels.transfer import to_device
 
 #: (length, budget) -> whole pages to choose, and the entries of the last page.

@@ -11,12 +11,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import embedding_bag
 
-from magicdec.engine.candidates import Candidates
 from magicdec.engine.key_index import KeyIndex, KeyShape
 from magicdec.engine.model.parallel import in_parallel
 from magicdec.engine.selectors.pqcache import PQCache
+from magicdec.kernels.candidates import Candidates
 
 #: Tokens whose distances to all centroids are held at once.
 BLOCK = 512
@@ -26,7 +25,7 @@ class QuantizedIndex(KeyIndex):
     """centroids: [L, rows, Hkv, m, C, D / m]; codes: uint8 [L, rows, Hkv, S, m]."""
 
     def __init__(self, options: PQCache, shape: KeyShape) -> None:
-        self._options = options
+        self._options, self._search = options, shape.search
         self._parts = (options.m, shape.head_dim // options.m)
         owners = (shape.layers, shape.rows, shape.kv_heads)
         self.centroids = torch.zeros(
@@ -60,31 +59,23 @@ class QuantizedIndex(KeyIndex):
             codes = nearest(new.transpose(2, 3), self.centroids[:, slot])  # [L, Hkv, m, new]
             self.codes[:, slot, :, start : start + new.shape[2]] = codes.transpose(2, 3)
 
-    def logits(self, layer: int, queries: Tensor, rows: Candidates) -> Tensor:
-        """Approximate q·k / √D: [n, Hkv, G, D] -> float32 [n, Hkv, S, G]."""
+    def tables(self, layer: int, queries: Tensor, rows: Candidates) -> Tensor:
+        """q·centroid / √D, whose sums over parts approximate q·k: [n, Hkv, m, C, G]."""
         own = self.centroids[layer, rows.rows]  # [n, Hkv, m, C, D / m]
-        n, heads, parts, count, _ = own.shape
         scaled = queries.float() * queries.shape[-1] ** -0.5
-        tables = own @ scaled.unflatten(-1, self._parts).permute(0, 1, 3, 4, 2)  # [n, Hkv, m, C, G]
-        start = rows.once(
-            self, lambda: _steps(n * heads * parts, count, own.device).view(n, heads, 1, parts)
-        )
-        at = self.codes[layer, rows.rows, :, : rows.longest] + start  # [n, Hkv, S, m]
-        found = embedding_bag(at.view(-1, parts), tables.flatten(0, 3), mode="sum")
-        return found.view(n, heads, rows.longest, -1)
+        tables: Tensor = own @ scaled.unflatten(-1, self._parts).permute(0, 1, 3, 4, 2)
+        return tables
 
     def choose(
         self, layer: int, queries: Tensor, keys: Tensor, rows: Candidates, budget: int
     ) -> Tensor:
         sinks, recent = self._options.sinks, self._options.recent
-        logits = self.logits(layer, queries, rows).transpose(2, 3).contiguous()
+        codes = self.codes[layer, rows.rows, :, : rows.longest]
         # What is chosen anyway takes no part in the softmax.
-        mass = rows.hide(logits, sinks, recent).softmax(dim=-1).nan_to_num_().sum(dim=2)
-        return rows.best(mass, budget, sinks=sinks, recent=recent)
-
-
-def _steps(count: int, step: int, device: torch.device) -> Tensor:
-    return torch.arange(0, count * step, step, dtype=torch.int32, device=device)
+        mass = self._search.code_mass(
+            self.tables(layer, queries, rows), codes, rows, sinks=sinks, recent=recent
+        )
+        return self._search.best(mass, rows, budget, sinks=sinks, recent=recent)
 
 
 def nearest(keys: Tensor, centroids: Tensor) -> Tensor:

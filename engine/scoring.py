@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from magicdec.engine.candidates import Candidates
+from magicdec.kernels.candidates import Candidates
+from magicdec.kernels.search import KeySearch
 
 #: Queries whose logits over all keys are held at once.
 BLOCK = 64
@@ -44,16 +45,6 @@ def attention_mass(keys: Tensor, queries: Tensor) -> Tensor:
     return total
 
 
-def query_mass(queries: Tensor, keys: Tensor, rows: Candidates) -> Tensor:
-    """The weight that every position gets from one query per row, summed over a KV head's heads.
-
-    queries: [n, Hkv, G, D]; keys: [n, Hkv, S, D]. Returns float32 [n, Hkv, S].
-    """
-    scaled = queries * queries.shape[-1] ** -0.5
-    logits = scaled @ keys.to(queries.dtype).transpose(2, 3)  # [n, Hkv, G, S]
-    return rows.hide(logits).softmax(dim=-1, dtype=torch.float32).sum(dim=2)
-
-
 def keep_best(scores: Tensor, budget: int, *, sinks: int = 0, recent: int = 0) -> Tensor:
     """The best-scored positions, with the first `sinks` and the last `recent` among them.
 
@@ -61,5 +52,5 @@ def keep_best(scores: Tensor, budget: int, *, sinks: int = 0, recent: int = 0) -
     budget is too small for both, recent positions win.
     """
     row = Candidates(0, (scores.shape[1],), scores.device)
-    kept = row.best(scores[None].clone(), budget, sinks=sinks, recent=recent)[0]
+    kept = KeySearch().best(scores[None].clone(), row, budget, sinks=sinks, recent=recent)[0]
     return kept.sort(dim=1).values

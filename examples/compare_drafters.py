@@ -33,7 +33,7 @@ from magicdec.profiles.storage.schema import Cell
 SELECTORS_WANTED = (
     "full", "window", "streaming", "snapkv", "h2o", "triforce", "topk", "quest", "pqcache", "reuse",
 )  # fmt: skip
-DRAFTS_WANTED = ("lookup", "layers:10")
+DRAFTS_WANTED = ("lookup", "layers:10", "lookup+self")
 TREES_WANTED = ("specexec", "sequoia")
 WORKLOADS = {"niah": "ruler:niah-multikey", "cwe": "ruler:cwe", "qa": "ruler:qa"}
 FIRST_BATCH, BATCHES, BUDGETS = 4, (1, 8), (256, 128, 512)

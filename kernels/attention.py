@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from magicdec.kernels.pointwise import Pointwise
+from magicdec.kernels.search import KeySearch
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ class AttentionBackend(ABC):
 
     name: str
     pointwise: Pointwise = Pointwise()  # the operations around attention that go well with it
+    search: KeySearch = KeySearch()  # and what finds the entries worth attending to
 
     def allocate(
         self, layers: int, rows: int, kv_heads: int, capacity: int, head_dim: int,

@@ -17,6 +17,7 @@ from torch import Tensor
 from magicdec.kernels.attention import AttentionBackend, AttentionPlan, AttentionShape
 from magicdec.kernels.native import Problem, load
 from magicdec.kernels.native_pointwise import NativePointwise
+from magicdec.kernels.native_search import NativeSearch
 from magicdec.kernels.sdpa import SdpaAttention
 
 #: New tokens that the kernel takes at once; its work for a block of keys then stays in L2.
@@ -33,6 +34,7 @@ class CpuAttention(AttentionBackend):
     def __init__(self, progress: Callable[[str], None]) -> None:
         self._library = load(progress)
         self.pointwise = NativePointwise(self._library)
+        self.search = NativeSearch(self._library)
         self._others = SdpaAttention()
 
     def plan(

@@ -139,13 +139,17 @@ def _open(path: Path) -> ctypes.CDLL:
     library = ctypes.CDLL(str(path))
     pointer, integer = ctypes.c_void_p, ctypes.c_int64
     problem, storing = ctypes.POINTER(Problem), ctypes.POINTER(Storing)
-    library.magicdec_attention_workspace.argtypes = [problem]
-    library.magicdec_attention_workspace.restype = integer
+    for function in (library.magicdec_attention_workspace, library.magicdec_mass_workspace):
+        function.argtypes, function.restype = [problem], integer
     for name, arguments in {
         "attention": [problem, *[pointer] * 4],
         "rms_norm": [*[pointer] * 3, integer, integer, ctypes.c_float, integer],
         "gate": [pointer, pointer, integer, integer, integer],
         "store": [storing, *[pointer] * 8],
+        "key_mass": [problem, *[pointer] * 3, integer],
+        "code_mass": [problem, pointer, pointer, *[integer] * 3, pointer, integer],
+        "best": [*[pointer] * 3, *[integer] * 7],
+        "gather": [*[pointer] * 3, *[integer] * 7],
     }.items():
         function = getattr(library, f"magicdec_{name}")
         function.argtypes, function.restype = arguments, None

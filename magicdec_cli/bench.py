@@ -18,7 +18,15 @@ from rich.console import Console
 if TYPE_CHECKING:
     from magicdec.profiles.bench.measurement import Measurement
 
-PARTS = ("transformers", "decoding", "attention", "survey", "survey-sampled", "survey-cost")
+PARTS = (
+    "transformers",
+    "decoding",
+    "attention",
+    "search",
+    "survey",
+    "survey-sampled",
+    "survey-cost",
+)
 
 
 def bench(
@@ -32,7 +40,7 @@ def bench(
         "bench.jsonl"
     ),
 ) -> None:
-    """Measures decoding and attention, against floors and transformers; surveys against runs."""
+    """Measures decoding, attention, search against floors, transformers; surveys against runs."""
     console = Console()
     judged: list[Measurement] = []
     with output.open("w") as lines:
@@ -57,6 +65,7 @@ def measurements(
     from magicdec.profiles.bench.decoding import BATCHES, CONTEXTS, DecodingBench
     from magicdec.profiles.bench.machine import Machine
     from magicdec.profiles.bench.rows import Rows
+    from magicdec.profiles.bench.search import SearchBench
     from magicdec.profiles.bench.survey import SurveyBench
 
     if {"transformers", "decoding"} & set(parts):
@@ -68,6 +77,8 @@ def measurements(
             yield from DecodingBench(rows, Machine()).run()
     if "attention" in parts:
         yield from AttentionBench().run()
+    if "search" in parts:
+        yield from SearchBench().run()
     if surveys := {"survey", "survey-sampled", "survey-cost"} & set(parts):
         bench = SurveyBench(partial(open_session, model, kv_dtype=kv_dtype), document)
         if "survey" in surveys:

@@ -6,7 +6,7 @@ from dataclasses import astuple, dataclass, fields
 
 from magicdec.cli.commands import FormatOption
 from magicdec.cli.tables import Cell, print_listing
-from magicdec.engine.config import LAYERS, LOOKUP, SELF
+from magicdec.engine.config import LAYERS, LOOKUP, SELF, UNDER_SELF
 
 OF_A_MODEL = "--draft-kv, --selector, --budget, --draft-weights"
 
@@ -29,6 +29,10 @@ WAYS = (
     Way(LOOKUP, "what followed the same 2 to 5 tokens earlier in the row's own text",
         "text that repeats itself or the document", LOSSLESS, "--gamma alone"),
     Way(f"{LAYERS}N", "the model's first N layers and its head, an early exit",
+        "fewer layers than the model has", LOSSLESS, OF_A_MODEL),
+    Way(f"{LOOKUP}{UNDER_SELF}", "a cascade: lookup drafts for the self-draft", "nothing",
+        LOSSLESS, OF_A_MODEL),
+    Way(f"{LAYERS}N{UNDER_SELF}", "a cascade: layers:N drafts for the self-draft",
         "fewer layers than the model has", LOSSLESS, OF_A_MODEL),
     Way("MODEL", "another model, with a KV cache of its own; full is standard speculative decoding",
         "the same vocabulary, memory for its weights and cache", LOSSLESS, OF_A_MODEL),

@@ -8,6 +8,7 @@ from typing import Any
 
 from magicdec.cli.knobs import DECODE, KNOBS, Settings
 from magicdec.cli.settings import resolve
+from magicdec.engine.config import UNDER_SELF
 from magicdec.engine.errors import ConfigError, require
 from magicdec.profiles.sweep import sweep
 
@@ -30,7 +31,17 @@ class Grids:
         return self.given.get(name) or (getattr(self.settings, name),)
 
 
-NO_TREES = "--tree is for run and profile record only as yet; leave it out"
+NO_TREES = "--tree is for `magicdec run` and `magicdec profile record`; leave it out"
+
+
+def refuse_cascades(drafts: Sequence[str]) -> None:
+    """For what surveys. Raises ConfigError, before anything is loaded or calibrated."""
+    for draft in drafts:
+        require(
+            not draft.endswith(UNDER_SELF),
+            f"--draft {draft}: a cascade drafts what self does, only sooner, so a survey cannot "
+            "tell them apart; give self here, and measure the cascade by `magicdec profile record`",
+        )
 
 
 def read_grids(flags: Mapping[str, Any], names: Sequence[str]) -> Grids:

@@ -22,6 +22,7 @@ class Knob:
     high: float | None = None
     unset: str = ""  # what None means; empty when None is not allowed
     words: tuple[str, ...] = ()  # what a whole number may be instead; ".toml": such a file
+    words_mean: str = ""  # help on those, which a grid does not take
     label: str = ""  # its name in the app; empty: the app does not show it
 
     @property

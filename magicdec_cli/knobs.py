@@ -34,13 +34,14 @@ SAMPLING = SamplingConfig()
 
 def setting(
     default: Any, group: str, help: str, *, low: float | None = None, high: float | None = None,
-    unset: str = "", words: tuple[str, ...] = (), label: str = "",
+    unset: str = "", words: tuple[str, ...] = (), words_mean: str = "",
+    label: str = "",
 ) -> Any:  # fmt: skip
-    """A field of Settings. `low` and `high` are inclusive; `unset` says what None means; words:
-    see `Knob`; `label` puts it among the knobs of the app."""
+    """A field of Settings. `low` and `high` are inclusive; `unset` says what None means; words,
+    words_mean: see `Knob`; `label` puts it among the knobs of the app."""
     metadata = {
         "group": group, "help": help, "low": low, "high": high, "unset": unset, "words": words,
-        "label": label,
+        "words_mean": words_mean, "label": label,
     }  # fmt: skip
     if default is dict:
         return field(default_factory=dict, metadata=metadata)
@@ -113,10 +114,10 @@ class Settings:
     )  # fmt: skip
 
     gamma: int = setting(
-        DECODE.gamma, "Speculation", "γ, draft tokens per step; 0 is plain decoding. auto: as many "
-        "as pay, by calibration or the run's own times; adaptive: as long as the draft is sure of "
-        "itself; FILE.toml: a schedule by batch and context.",
+        DECODE.gamma, "Speculation", "γ, draft tokens per step; 0 is plain decoding.",
         low=0, high=MAX_GAMMA, words=(AUTO, ADAPTIVE, SCHEDULE), label="γ",
+        words_mean=" auto: as many as pay, by calibration or the run's own times; adaptive: as "
+        "long as the draft is sure of itself; FILE.toml: a schedule by batch and context.",
     )  # fmt: skip
     gamma_policy: str = "fixed"  # given through gamma: fixed, auto, adaptive or a file
     tree: Literal["none", "specexec", "sequoia"] = setting(

@@ -88,7 +88,7 @@ def _option(knob: Knob, grid: str | None = None) -> inspect.Parameter:
     else:
         kind = list[str] | None if knob.kind in ("list", "map") else str | None
         declared = typer.Option(
-            knob.flag, help=f"{knob.help}{_notes(knob, grid)}",
+            knob.flag, help=f"{knob.help}{'' if grid else knob.words_mean}{_notes(knob, grid)}",
             metavar=_metavar(knob) if grid is None else "GRID",
             rich_help_panel=knob.group, show_default=False,
         )  # fmt: skip

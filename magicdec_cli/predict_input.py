@@ -21,6 +21,7 @@ from magicdec.profiles.costs.host import lookup_cost
 from magicdec.profiles.costs.shapes import ModelShape
 from magicdec.profiles.costs.speculation import Drafting, HostCost
 from magicdec.profiles.measured_acceptance import recorded_acceptance
+from magicdec.profiles.storage.drafter import kind_of
 from magicdec.profiles.sweep import sweep
 
 BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "int8": 1.0, "fp8": 1.0}
@@ -123,6 +124,11 @@ def _with_draft(options: Options) -> Options:
         options.draft_model is None,
         f"--draft {options.draft} and --draft-model {options.draft_model} both say who drafts; "
         "give one",
+    )
+    require(
+        kind_of(options.draft) != "cascade",
+        f"--draft {options.draft} cannot be predicted: how much its drafters agree decides what a "
+        "draft costs; measure it with `magicdec run --compare` or `magicdec profile record`",
     )
     named = DecodeConfig(draft=options.draft).draft_model
     require(

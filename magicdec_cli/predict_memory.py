@@ -33,10 +33,10 @@ def memory_table(asked: Question, width: int, look: Symbols) -> RenderableType:
         sizes = (here[0].full_kv_row_bytes, here[-1].draft_kv_row_bytes)
         counts = {found.mode.name: found.largest_batch for found in here}
         rows.append({"context": here[0].context, "full": sizes[0], "draft": sizes[1], **counts})
-    columns = [
-        _count("context", 0, "context"), _size("full KV/row", 2, "full"),
-        _size("draft KV/row", 3, "draft"), *(_count(TITLES[m.name], 1, m.name) for m in compared),
-    ]  # fmt: skip
+    columns = [_count("context", 0, "context"), _size("full KV/row", 2, "full")]
+    if setup.drafting.host is None:  # lookup keeps none; what the last mode keeps is not its own
+        columns.append(_size("draft KV/row", 3, "draft"))
+    columns += [_count(TITLES[mode.name], 1, mode.name) for mode in compared]
     table, _ = render(rows, columns, width, look)
     said = [_meaning(mode, rooms) for mode in compared[1:]]
     if len(shown) < len(axes.context):

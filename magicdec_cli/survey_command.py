@@ -9,7 +9,7 @@ import typer
 from magicdec.cli.commands import FormatOption
 from magicdec.cli.console import TERMINAL
 from magicdec.cli.drafter_grid import drafters
-from magicdec.cli.grids import GRAMMAR, read_grids
+from magicdec.cli.grids import GRAMMAR, read_grids, refuse_cascades
 from magicdec.cli.interrupts import INTERRUPTED, before_exit
 from magicdec.engine.errors import ConfigError
 
@@ -41,6 +41,7 @@ def survey(
     --draft, --draft-kv, --selector, --budget and --gamma take several values.
     """
     grids = read_grids({**flags, "gamma": flags["gamma"] or GAMMAS}, tuple(SURVEY_GRIDS))
+    refuse_cascades(grids.values("draft"))
     settings = grids.settings
     gammas = tuple(gamma for gamma in grids.values("gamma") if gamma)
     if not gammas:

@@ -53,7 +53,7 @@ def tui(
     require(settings.tree == "none", NO_TREES)
     require(
         settings.gamma_policy == "fixed",
-        f"--gamma {settings.gamma_policy} is for run only as yet; give the app a number",
+        f"--gamma {settings.gamma_policy} is for `magicdec run`; give the app a number",
     )
     if resolved.sources["context"] == "default":
         settings = dataclasses.replace(settings, context=FIRST_CONTEXT)

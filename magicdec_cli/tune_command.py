@@ -11,7 +11,7 @@ import typer
 
 from magicdec.cli.console import TERMINAL
 from magicdec.cli.drafter_grid import drafters
-from magicdec.cli.grids import GRAMMAR, Grids, read_grids
+from magicdec.cli.grids import GRAMMAR, Grids, read_grids, refuse_cascades
 from magicdec.cli.interrupts import INTERRUPTED, before_exit
 from magicdec.cli.run_command import LosslessnessError
 from magicdec.engine.errors import ConfigError, MagicdecError, require
@@ -116,6 +116,7 @@ def tune(
     --draft-kv, --selector, --budget, --gamma and --draft-weights take several values.
     """
     grids = read_grids(flags, tuple(TUNE_GRIDS))
+    refuse_cascades(grids.values("draft"))
     require(bool(docs), "no document given; name text files, or builtin:pydoc")
     require(output is None or verify > 0, "--output writes real runs, and --verify 0 makes none")
     above_0 = {"--max-tpot": max_tpot, "--max-memory": max_memory, "--time-limit": time_limit}

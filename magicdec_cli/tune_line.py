@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from magicdec.cli.knobs import KNOBS, Settings
-from magicdec.profiles.storage.drafter import Drafter
+from magicdec.profiles.run_flags import run_flags
 from magicdec.profiles.tuning.candidate import Candidate, Place
 
 DECIDED = (
@@ -27,7 +27,7 @@ def command_line(
     if drafter is None:
         parts += ["--gamma", "0"]
     else:
-        parts += [*_drafts(drafter), "--gamma", str(candidate.gamma)]
+        parts += [*run_flags(drafter), "--gamma", str(candidate.gamma)]
         if drafter.kind != "lookup":
             parts += ["--draft-weights", drafter.draft_weights]
     for knob in KNOBS:
@@ -35,19 +35,6 @@ def command_line(
         if knob.name not in DECIDED and value != knob.default:
             parts += _option(knob.flag, knob.key, value)
     return shlex.join(parts)
-
-
-def _drafts(drafter: Drafter) -> list[str]:
-    """Who drafts, over what."""
-    parts = [] if drafter.kind == "self" else ["--draft", drafter.draft]
-    if drafter.selector is None:
-        return parts
-    if drafter.budget is None:
-        return [*parts, "--draft-kv", "full"]
-    parts += ["--selector", drafter.selector]
-    for name, value in drafter.selector_options:
-        parts += ["--selector-option", f"{name}={value}"]
-    return [*parts, "--budget", str(drafter.budget)]
 
 
 def _option(flag: str, key: str, value: Any) -> list[str]:

@@ -38,12 +38,28 @@ def test_what_cannot_be_is_refused_in_a_line_before_anything_is_loaded(flags, me
     assert message in line
 
 
+@pytest.mark.parametrize("command", [["profile", "survey"], ["tune"]], ids=" ".join)
 @pytest.mark.parametrize(
-    "command", [["profile", "record", "-o", "x.jsonl"], ["profile", "survey"], ["tune"]]
+    "flags,message",
+    [
+        (["--tree", "specexec"], "--tree is for `magicdec run` and `magicdec profile record`"),
+        (["--draft", "self,lookup+self"], "--draft lookup+self: a cascade drafts what self does"),
+        (["--gamma", "auto"], "'auto' is not a whole number or a range"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_trees_are_for_run_only(command, capsys):
-    assert run_command_line([*command, "builtin:pydoc", "--tree", "specexec"]) == 2
-    assert "--tree is for run only as yet" in capsys.readouterr().err
+def test_surveys_refuse_what_they_cannot_tell_before_calibrating(command, flags, message, capsys):
+    assert run_command_line([*command, "builtin:pydoc", *flags]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert message in line
+
+
+@pytest.mark.parametrize("command,policies", [("run", True), ("tune", False)])
+def test_help_tells_of_policies_where_they_are_taken(command, policies, capsys):
+    assert run_command_line([command, "--help"]) == 0
+    found = " ".join(capsys.readouterr().out.split())
+    assert "0 is plain decoding." in found
+    assert ("as many as pay, by calibration" in found) is policies
 
 
 def test_rates_as_shares_or_of_a_run(tmp_path):

@@ -9,7 +9,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magicdec.engine.candidates import Candidates, split
 from magicdec.engine.config import DecodeConfig, SamplingConfig
 from magicdec.engine.errors import ConfigError, MagicdecError
 from magicdec.engine.key_index import KeyIndex, KeyShape
@@ -20,6 +19,8 @@ from magicdec.engine.selectors.pqcache import PQCache
 from magicdec.engine.selectors.quest import Quest
 from magicdec.engine.selectors.reuse import Reuse
 from magicdec.engine.selectors.topk import TopK
+from magicdec.engine.views.choosing import split
+from magicdec.kernels.candidates import Candidates
 
 CPU = torch.device("cpu")
 DIM = 8

@@ -130,8 +130,8 @@ class DynamicSelector(KVSelector):
 
     def select(self, keys: Tensor, queries: Tensor, budget: int) -> Tensor:
         """What the last of the queries chooses; W is `width`."""
-        from magicdec.engine.candidates import Candidates
         from magicdec.engine.key_index import KeyShape
+        from magicdec.kernels.candidates import Candidates
 
         heads, length, dim = keys.shape
         row = Candidates(0, (length,), keys.device)

@@ -30,7 +30,7 @@ class Reuse(DynamicSelector):
     def index(self, shape: KeyShape) -> KeyIndex:
         from magicdec.engine.exact_index import ExactIndex
 
-        return ExactIndex(self.recent)
+        return ExactIndex(shape.search, self.recent)
 
     def search(self, head_dim: int = 128, element_size: int = 2) -> Search:
         return Search(once=1 / 2, per_verify=1 / 2 / self.refresh)  # every key

@@ -20,7 +20,7 @@ class TopK(DynamicSelector):
     def index(self, shape: KeyShape) -> KeyIndex:
         from magicdec.engine.exact_index import ExactIndex
 
-        return ExactIndex()
+        return ExactIndex(shape.search)
 
     def search(self, head_dim: int = 128, element_size: int = 2) -> Search:
         return Search(per_draft=1 / 2)  # every key

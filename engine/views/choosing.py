@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from magicdec.engine.cache import KVCache
-from magicdec.engine.candidates import Candidates
 from magicdec.engine.errors import MagicdecError
 from magicdec.engine.key_index import KeyShape
 from magicdec.engine.selectors.base import DynamicSelector
 from magicdec.engine.views.failures import failures_named
+from magicdec.kernels.attention import AttentionShape
+from magicdec.kernels.candidates import Candidates
+from magicdec.kernels.sdpa import runs
 
 
 class Chooser:
@@ -24,8 +27,11 @@ class Chooser:
         self._cache = cache
         _, rows, heads, capacity, dim = cache.k.shape
         self.index = selector.index(
-            KeyShape(layers, rows, heads, capacity, dim, cache.dtype, cache.k.device)
-        )
+            KeyShape(
+                layers, rows, heads, capacity, dim, cache.dtype, cache.k.device,
+                cache.backend.search,
+            )
+        )  # fmt: skip
 
     def admit(self, slot: int) -> None:
         with failures_named(self.selector):
@@ -59,3 +65,16 @@ class Chooser:
 
     def _keys(self, slot: int) -> Tensor:
         return self._cache.k[: self.layers, slot, :, : self._cache.lengths[slot]]
+
+
+def split(
+    slots: Sequence[int], lengths: Sequence[int], device: torch.device
+) -> list[tuple[slice, Candidates]]:
+    """Rows of a batch, in parts that lie side by side in the cache and are of similar length.
+
+    With each part comes its slice of the batch.
+    """
+    shape = AttentionShape(tuple(slots), tuple(lengths), 1)
+    return [
+        (slice(a, b), Candidates(shape.rows[a], shape.lengths[a:b], device)) for a, b in runs(shape)
+    ]

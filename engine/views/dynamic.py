@@ -12,15 +12,15 @@ import torch
 from torch import Tensor
 
 from magicdec.engine.cache import KVCache, StoreAccess
-from magicdec.engine.candidates import Candidates, split
 from magicdec.engine.clock import Clock
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.selectors.base import DynamicSelector
 from magicdec.engine.trees.tree import Nodes
 from magicdec.engine.views.base import DraftView
-from magicdec.engine.views.choosing import Chooser
-from magicdec.engine.views.gathering import gather, starts
+from magicdec.engine.views.choosing import Chooser, split
 from magicdec.kernels.attention import AttentionShape
+from magicdec.kernels.candidates import Candidates
+from magicdec.kernels.search import starts
 
 
 def block_size(selector: DynamicSelector, length: int, budget: int, gamma: int) -> int:
@@ -122,6 +122,6 @@ class _Block:
         with self._view.clock.phase("select"):
             chosen = self._view.chooser.choose(layer, q[:, 0], self._rows)
             torch.add(chosen, self._starts, out=self._at[..., self._drafted :])
-            gather(cache.k[layer], self._at, self._k)
-            gather(cache.v[layer], self._at, self._v)
+            for entries, mine in ((cache.k, self._k), (cache.v, self._v)):
+                cache.backend.search.gather(entries[layer], self._at, mine)
         return self._plan.attend(q, self._k, self._v)

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from magicdec.engine.cache import KVCache
-from magicdec.engine.candidates import split
 from magicdec.engine.clock import Clock
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.selectors.base import DynamicSelector
-from magicdec.engine.views.choosing import Chooser
-from magicdec.engine.views.gathering import gather, starts
+from magicdec.engine.views.choosing import Chooser, split
 from magicdec.engine.views.selected import SelectedView
+from magicdec.kernels.search import starts
 from magicdec.kernels.transfer import to_device
 
 
@@ -87,7 +86,8 @@ class RefreshedView(SelectedView):
             for layer in range(self.chooser.layers):
                 at = self.chooser.choose(layer, queries[layer][batch], rows) + first
                 for mine, full in ((store.k, cache.k), (store.v, cache.v)):
-                    mine[layer, rows.rows, :, : at.shape[2]] = gather(full[layer], at)
+                    chosen = mine[layer, rows.rows, :, : at.shape[2]]
+                    cache.backend.search.gather(full[layer], at, chosen)
         for slot, length in zip(slots, lengths, strict=True):
             self._added[slot] = self.chooser.width(length)
             self._passes[slot] = 0

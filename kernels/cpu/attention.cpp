@@ -11,17 +11,9 @@
 // BLOCK, whatever the batch, T or the number of threads: a query's result is the same bits in a
 // plain step and in a verify pass, alone and in a batch.
 
-#include "work.h"
-
-#include <cmath>
-
-// torch's own OpenMP runtime: torch loads it globally, and this library is linked against none,
-// so that there is one pool of threads. Any compiler can call it; no OpenMP support is needed.
-extern "C" void GOMP_parallel(void (*body)(void*), void* data, unsigned threads, unsigned flags);
+#include "scores.h"
 
 namespace {
-
-constexpr float HIDDEN = -1e30f;  // below any score; finite, as -inf minus -inf is NaN
 
 // Keys [from, to) -> out [dim, KEYS]. Columns beyond keep what they had; their scores are masked.
 template <typename T>
@@ -48,83 +40,24 @@ inline std::pair<const float*, int64_t> widen(const Span<bf16>& v, int64_t from,
     return {buffer, v.dim};
 }
 
-// Scores [0, end) of a query, of which it sees [low, high), to weights 2^(score * scale - top).
-// Returns their sum.
-inline float weigh(float* s, int64_t end, int64_t low, int64_t high, float scale, float* top) {
-    const int64_t padded = round_up(end, LANES);
-    std::fill(s, s + std::min(low, padded), -INFINITY);
-    std::fill(s + std::min(high, padded), s + padded, -INFINITY);
-    Vec most = broadcast(HIDDEN);
-    for (int64_t k = 0; k < padded; k += LANES) most = maximum(load(s + k), most);
-    *top = highest(most) * scale;
-    const Vec factor = broadcast(scale), offset = broadcast(*top);
-    Vec total{};
-    for (int64_t k = 0; k < padded; k += LANES) {
-        const Vec p = exp2_vec(load(s + k) * factor - offset);
-        store(s + k, p);
-        total += p;
-    }
-    return sum(total);
-}
-
 template <typename T>
-class Attention {
+class Attention : public Blocks<Attention<T>> {
    public:
     Attention(const Problem& p, const float* q, const T* k, const T* v, float* out)
-        : p(p), layout(p), q(q), k(k), v(v), out(out), group(p.heads / p.kv_heads),
-          scale(1.44269504f / std::sqrt(static_cast<float>(p.dim))) {
-        partials = reinterpret_cast<float*>(
-            round_up(reinterpret_cast<int64_t>(p.workspace), CACHE_LINE));
-        scratch = partials + layout.items * layout.partial;
-        left = reinterpret_cast<std::atomic<int64_t>*>(scratch + p.threads * layout.scratch);
-        for (int64_t b = 0; b < p.batch; b++)
-            for (int64_t h = 0; h < p.kv_heads; h++)
-                left[b * p.kv_heads + h] = Layout::blocks(p, b);
-    }
+        : Blocks<Attention>(p, Layout(p, p.dim)), q(q), k(k), v(v), out(out),
+          group(p.heads / p.kv_heads),
+          scale(1.44269504f / std::sqrt(static_cast<float>(p.dim))) {}
 
-    void run() {
-        const auto body = [](void* self) { static_cast<Attention*>(self)->work(); };
-        // All threads even for few items: the runtime would end the others, and torch would have
-        // to start them again.
-        GOMP_parallel(body, this, p.threads, 0);
-    }
-
-   private:
-    const Problem& p;
-    const Layout layout;
-    const float* q;
-    const T *k, *v;
-    float *out, *partials, *scratch;
-    std::atomic<int64_t>* left;  // blocks not done yet, per batch row and KV head
-    std::atomic<int64_t> next{0}, workers{0};
-    const int64_t group;
-    const float scale;  // to exponents of 2
-
-    // Items are taken one by one: a thread that is held up does not hold up the others.
-    void work() {
-        float* mine = scratch + workers++ * layout.scratch;
-        for (int64_t item; (item = next++) < layout.items;) {
-            const Item at(p, item);
-            attend(at, partials + item * layout.partial, mine);
-            if (left[at.b * p.kv_heads + at.head].fetch_sub(1, std::memory_order_acq_rel) == 1)
-                merge(at);
-        }
-    }
-
-    // One block: O, maximum and sum of all queries of one KV head. Keys count from the block's.
-    void attend(const Item& at, float* partial, float* mine) {
+    // O, maximum and sum of all queries of one KV head. Keys count from the block's.
+    void block(const Item& at, float* partial, float* mine) const {
         const int64_t dim = p.dim, queries = layout.queries, base = at.base(p);
-        const int64_t begin = std::max<int64_t>(Layout::start(p, at.b) - base, 0);
-        const int64_t end = std::min(p.lengths[at.b] - base, BLOCK);
+        const int64_t begin = at.begin(p), end = at.end(p);
         const Span<T> keys(p, k, p.k_strides, at), values(p, v, p.v_strides, at);
         float *tile = mine, *wide = tile + KEYS * dim, *scores = wide + VALUES * dim;
         const auto q_rows = reinterpret_cast<const float**>(scores + queries * BLOCK);
         const auto score_rows = q_rows + queries;
-        for (int64_t m = 0; m < queries; m++) {
-            q_rows[m] = q + at.b * p.q_strides[0] + m / group * p.q_strides[1] +
-                        (at.head * group + m % group) * p.q_strides[2];
-            score_rows[m] = scores + m * BLOCK;
-        }
+        find_queries(p, q, at, q_rows);
+        for (int64_t m = 0; m < queries; m++) score_rows[m] = scores + m * BLOCK;
 
         for (int64_t t = begin / LANES * LANES, stop; t < end; t = stop) {
             stop = group_end(t, KEYS, end);
@@ -149,32 +82,11 @@ class Attention {
         for (int64_t t = begin, stop; t < end; t = stop) {
             stop = group_end(t, VALUES, end);
             const Ahead soon = stop < end ? values.ahead(stop, group_end(stop, VALUES, end))
-                                          : first_keys_of_next();
+                                          : this->next_keys(k);
             const auto [rows, stride] = widen(values, t, stop, wide);
             multiply_rows({score_rows, t, rows, stride, stop - t, partial, dim, dim, t != begin},
                           queries, soon);
         }
-    }
-
-    // Hides the keys of the tree that its node at position `own` does not see.
-    void hide(float* s, const uint8_t* sees, int64_t root, int64_t own, int64_t end) const {
-        int64_t position = root;  // of the ancestor that comes next
-        for (int64_t i = 0; i < p.tail && root + i < end; i++) {
-            const bool seen = sees[i] && (!p.window || position > own - p.window);
-            position += sees[i];
-            if (!seen && root + i >= 0) s[root + i] = -INFINITY;
-        }
-    }
-
-    // A guess: another thread may be faster. It is only prefetched.
-    Ahead first_keys_of_next() const {
-        const int64_t item = next.load(std::memory_order_relaxed);
-        if (item >= layout.items) return {nullptr, 0};
-        const Item then(p, item);
-        const int64_t base = then.base(p);
-        const int64_t begin = std::max<int64_t>(Layout::start(p, then.b) - base, 0);
-        const int64_t end = std::min(p.lengths[then.b] - base, BLOCK);
-        return Span<T>(p, k, p.k_strides, then).ahead(begin, group_end(begin, KEYS, end));
     }
 
     void merge(const Item& at) const {
@@ -197,13 +109,31 @@ class Attention {
             for (int64_t d = 0; d < dim; d += LANES) store(o + d, load(o + d) / total);
         }
     }
+
+   private:
+    using Blocks<Attention>::p, Blocks<Attention>::layout, Blocks<Attention>::partials;
+    const float* q;
+    const T *k, *v;
+    float* out;
+    const int64_t group;
+    const float scale;  // to exponents of 2
+
+    // Hides the keys of the tree that its node at position `own` does not see.
+    void hide(float* s, const uint8_t* sees, int64_t root, int64_t own, int64_t end) const {
+        int64_t position = root;  // of the ancestor that comes next
+        for (int64_t i = 0; i < p.tail && root + i < end; i++) {
+            const bool seen = sees[i] && (!p.window || position > own - p.window);
+            position += sees[i];
+            if (!seen && root + i >= 0) s[root + i] = -INFINITY;
+        }
+    }
 };
 
 }  // namespace
 
 extern "C" {
 
-int64_t magicdec_attention_workspace(const Problem* p) { return Layout(*p).bytes; }
+int64_t magicdec_attention_workspace(const Problem* p) { return Layout(*p, p->dim).bytes; }
 
 // q [batch, T, heads, dim] and the caches as their strides say; out [batch, T, heads, dim] dense.
 void magicdec_attention(const Problem* p, const float* q, const void* k, const void* v,

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-#if defined(__AVX2__)
+#if defined(__AVX__)
 #include <immintrin.h>
 #endif
 
@@ -54,6 +54,19 @@ inline Vec load(const bf16* p) {
 #endif
 }
 
+// A bit for each of eight numbers that is at least `least`.
+inline unsigned at_least(const int32_t* x, int32_t least) {
+    unsigned bits = 0;
+#if defined(__AVX2__)
+    const __m256i all = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x));
+    const __m256i less = _mm256_cmpgt_epi32(_mm256_set1_epi32(least), all);
+    bits = 255 & ~_mm256_movemask_ps(_mm256_castsi256_ps(less));
+#else
+    for (int i = 0; i < LANES; i++) bits |= (x[i] >= least) << i;
+#endif
+    return bits;
+}
+
 inline float highest(Vec x) {
     float out = x[0];
     for (int i = 1; i < LANES; i++) out = std::max(out, x[i]);
@@ -62,6 +75,20 @@ inline float highest(Vec x) {
 
 inline float sum(Vec x) {
     return ((x[0] + x[4]) + (x[1] + x[5])) + ((x[2] + x[6]) + (x[3] + x[7]));
+}
+
+// The sum of each of eight registers.
+inline Vec sums_of(const Vec* x) {
+#if defined(__AVX__)
+    const auto add = [](Vec a, Vec b) { return static_cast<Vec>(_mm256_hadd_ps(a, b)); };
+    const Vec low = add(add(x[0], x[1]), add(x[2], x[3]));
+    const Vec high = add(add(x[4], x[5]), add(x[6], x[7]));
+    return _mm256_permute2f128_ps(low, high, 0x20) + _mm256_permute2f128_ps(low, high, 0x31);
+#else
+    Vec out;
+    for (int i = 0; i < LANES; i++) out[i] = sum(x[i]);
+    return out;
+#endif
 }
 
 // 2^x for x <= 0 to 2e-7, exactly 0 below 2^-126 (so a masked score of -inf weighs nothing).

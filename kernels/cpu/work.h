@@ -32,13 +32,14 @@ int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit;
 struct Layout {
     int64_t queries;   // M
     int64_t items;
-    int64_t partial;   // floats of an item's result: O [M, D], maximum [M], sum [M]
+    int64_t partial;   // floats of an item's result: [M, width], maximum [M], sum [M]
     int64_t scratch;   // floats per thread
     int64_t bytes;
 
-    explicit Layout(const Problem& p) : queries(p.fresh * (p.heads / p.kv_heads)), items(0) {
+    Layout(const Problem& p, int64_t width)
+        : queries(p.fresh * (p.heads / p.kv_heads)), items(0) {
         for (int64_t b = 0; b < p.batch; b++) items += p.kv_heads * blocks(p, b);
-        partial = round_up(queries * (p.dim + 2), CACHE_LINE / 4);
+        partial = round_up(queries * (width + 2), CACHE_LINE / 4);
         scratch = round_up((KEYS + VALUES) * p.dim + queries * (BLOCK + 4), CACHE_LINE / 4);
         bytes = 4 * (items * partial + p.threads * scratch) +
                 p.batch * p.kv_heads * sizeof(std::atomic<int64_t>) + CACHE_LINE;
@@ -68,6 +69,12 @@ struct Item {
     }
 
     int64_t base(const Problem& p) const { return (Layout::start(p, b) / BLOCK + block) * BLOCK; }
+
+    // Its keys, counted from `base`.
+    int64_t begin(const Problem& p) const {
+        return std::max<int64_t>(Layout::start(p, b) - base(p), 0);
+    }
+    int64_t end(const Problem& p) const { return std::min(p.lengths[b] - base(p), BLOCK); }
 };
 
 // One head's keys or values from key `base` on.

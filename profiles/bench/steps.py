@@ -62,11 +62,12 @@ class StepSample:
     verify_s: float
     rest_s: float  # commit and what else the step needs
     accepted: tuple[int, ...]  # by row
+    select_s: float = 0.0  # of the whole step; none where a selector chooses once
     plain_s: float | None = None  # mean of the plain steps before and after a speculative one
 
     @property
     def step_s(self) -> float:
-        return self.gamma * self.draft_s + self.verify_s + self.rest_s
+        return self.gamma * self.draft_s + self.select_s + self.verify_s + self.rest_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,7 @@ class StepBench:
             dtype=session.kv_dtype,
         )  # fmt: skip
         self._kept: dict[tuple[int, int], Prompt] = {}
+        self._clock = Clock()
 
     def prefill(self) -> Iterator[float]:
         """The longest row, into the slot that the others are copied from. Yields the done share."""
@@ -122,6 +124,7 @@ class StepBench:
         view = make_view(
             self._cache, SELECTORS.create(visit.selector, {}), budget=visit.budget,
             context=len(self._ids), growth=self._growth, gamma=max(g for g, _ in visit.steps),
+            clock=self._clock,
         )  # fmt: skip
         drafters: dict[DraftWeights, Drafter] = {}
         for _, weights in visit.steps:
@@ -174,15 +177,16 @@ class StepBench:
         slots = [row.slot for row in rows]
         context = sum(self._cache.lengths[s] for s in slots) / len(rows)
         entries = sum(drafter.entries(s) for s in slots) / len(rows)
-        clock = Clock()
+        self._clock.restart()
         outcomes = speculative_step(
-            self._model, self._cache, drafter, Greedy(), rows, [gamma] * len(rows), clock
+            self._model, self._cache, drafter, Greedy(), rows, [gamma] * len(rows), self._clock
         )
         for row, outcome in zip(rows, outcomes, strict=True):
             row.take(outcome.tokens)
-        phases = clock.lap()
+        phases = self._clock.lap()
         return StepSample(
             visit, len(rows), gamma, weights, context, entries,
             draft_s=phases.draft / max(1, gamma), verify_s=phases.verify,
             rest_s=phases.commit + phases.other, accepted=tuple(o.accepted for o in outcomes),
+            select_s=phases.select if gamma else 0.0,  # a plain step needs no choice
         )  # fmt: skip

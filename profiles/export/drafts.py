@@ -7,8 +7,9 @@ from magicdec.profiles.export.plan import Plan
 from magicdec.profiles.export.settings import EngineOptions
 from magicdec.profiles.storage.drafter import NO_TREE
 
+OWN = "magicdec"  # drafts like this itself; its notes say by which flags
 #: Formats that know drafting without a model, or do not care who drafts.
-LOOKUP_FORMATS = ("vllm", "aiconfigurator")
+LOOKUP_FORMATS = ("vllm", "aiconfigurator", OWN)
 
 
 def expressed(plan: Plan, format: str, options: EngineOptions) -> list[str]:
@@ -22,8 +23,10 @@ def expressed(plan: Plan, format: str, options: EngineOptions) -> list[str]:
     if drafter.kind == "lookup" and format not in LOOKUP_FORMATS:
         raise ConfigError(
             f"{format} settings made here cannot express lookup, which drafts without a model; "
-            f"give --to {' or '.join(LOOKUP_FORMATS)}, or --draft self for another drafter"
+            f"give --to {', '.join(LOOKUP_FORMATS)}, or --draft self for another drafter"
         )
+    if format == OWN:
+        return []
     if drafter.kind in ("layers", "cascade"):
         return [
             f"NOT EXPRESSED: no engine drafts by {drafter.draft} of the model itself; the "

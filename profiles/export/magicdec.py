@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
+
 from magicdec.engine.gamma.policy import Entry
 from magicdec.profiles.export.plan import Plan, spans
 from magicdec.profiles.export.settings import EngineOptions, Export
 from magicdec.profiles.gamma_schedule import parse_schedule, schedule_text
+from magicdec.profiles.run_flags import run_flags
 
 
 def render(plan: Plan, options: EngineOptions) -> Export:
@@ -17,9 +20,10 @@ def render(plan: Plan, options: EngineOptions) -> Export:
         for batch, (batch_from, _) in zip(plan.batches, spans(plan.batches), strict=True)
         for context, context_from in zip(contexts, firsts, strict=True)
     ]
-    drafter = plan.drafter
+    flags, drawn = run_flags(plan.drafter), plan.drafter.temperature
+    flags += ["--temperature", f"{drawn:g}"] if drawn else []
     notes = (
-        f"for magicdec run --gamma FILE --selector {drafter.selector} --budget {drafter.budget}",
+        f"for magicdec run --gamma FILE {shlex.join(flags)}",
         f"beyond batch {plan.batches[-1]} nothing was measured: its γ is used there",
     )
     return Export(schedule_text(entries), notes)

@@ -14,7 +14,8 @@ MOST = 24  # places that are listed
 def header_notes(header: Header) -> Iterator[str]:
     env = header.environment
     where = env.get("device_name") or env.get("device") or "an unnamed device"
-    threads = f", {env['threads']} threads" if env.get("threads") else ""
+    count = env.get("threads")
+    threads = f", {count} thread{'' if count == 1 else 's'}" if count else ""
     kv = "" if header.kv_dtype == header.dtype else f", KV {header.kv_dtype}"
     tool = f" by magicdec {header.tool}" if header.tool else ""
     when = f", {header.created}" if header.created else ""

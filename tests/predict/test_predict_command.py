@@ -407,12 +407,15 @@ def test_other_drafters_are_priced(capsys: pytest.CaptureFixture[str]) -> None:
     assert "16 layers" in who and exit["draft_step_ms"] < own["draft_step_ms"]
     assert exit["weights_bytes"] == own["weights_bytes"]
     assert cell("--draft", "llama-3.2-1b") == cell("--draft-model", "llama-3.2-1b")
+    assert "draft KV/row" in output(capsys, *PRICED, "--context", "8k")
+    assert "draft KV/row" not in output(capsys, *PRICED, "--context", "8k", "--draft", "lookup")
 
 
 @pytest.mark.parametrize(
     "arguments",
     [("--draft", "layers:99"), ("--draft", "layers:x"), ("--draft", "lookup", "--budget", "64"),
-     ("--draft", "lookup", "--draft-model", "llama-3.2-1b"), ("--draft", "no-such-model")],
+     ("--draft", "lookup", "--draft-model", "llama-3.2-1b"), ("--draft", "no-such-model"),
+     ("--draft", "lookup+self"), ("--draft", "layers:16+self")],
 )  # fmt: skip
 def test_drafts_that_cannot_be_priced_are_one_line(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]

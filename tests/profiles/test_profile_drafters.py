@@ -168,7 +168,7 @@ def test_a_draft_model_is_named_by_the_profile(make, cells, tmp_path, magicdec):
 def test_what_no_engine_has_says_so(make, cells, tmp_path, magicdec):
     path = make.write(tmp_path / "p.jsonl", *cells)
     code, _, err = exported(magicdec, path, "vllm", "--draft", "layers:2", "--draft-model", "m")
-    assert code == 0 and "NOT EXPRESSED: no engine drafts with layers:2" in err
+    assert code == 0 and "NOT EXPRESSED: no engine drafts by layers:2" in err
     code, _, err = exported(magicdec, path, "vllm-sparse", "--draft", "layers:2")
     assert code == 2 and "layers:2 snapkv 256" in err and len(err.splitlines()) == 1
     code, _, err = exported(magicdec, path, "vllm", "--draft", "eagle")
@@ -194,3 +194,21 @@ def test_a_run_of_another_drafter_is_a_profile(make, tmp_path):
     }  # fmt: skip
     (cell,) = profile_of_run(run, "run.json").cells
     assert cell.key.way == "lookup" and cell.key.budget is None
+
+
+@pytest.mark.parametrize(
+    "way,flags",
+    [
+        ({"draft": "lookup"}, "--draft lookup"),
+        ({"draft_kv": "full"}, "--draft-kv full"),
+        ({"draft": "layers:2+self"}, "--draft layers:2+self --selector snapkv --budget 256"),
+        ({"draft": "layers:2", "temperature": 0.5},
+         "--draft layers:2 --selector snapkv --budget 256 --temperature 0.5"),
+    ],
+)  # fmt: skip
+def test_a_schedule_of_our_own_names_the_flags_of_any_drafter(make, tmp_path, magicdec, way, flags):
+    path = make.write(tmp_path / "p.jsonl", drawn(make.cell(), **way))
+    code, out, err = exported(magicdec, path, "magicdec")
+    assert code == 0 and "gamma = 3" in out, err
+    assert f"for magicdec run --gamma FILE {flags}\n" in err
+    assert "NOT EXPRESSED" not in err
