@@ -16,6 +16,7 @@ from magicdec.profiles.bounded import read_bounded
 from magicdec.profiles.storage.fields import shown
 
 MOST_BYTES = 2**20
+MOST_SHOWN = 200  # characters of a wrong value
 LONGEST_LINE = 4_000  # a dotted key of a megabyte takes the parser gigabytes
 # What numbers may be, so that no product or power of them overflows.
 LEAST, MOST, MOST_COUNT = 1e-15, 1e20, 10**9
@@ -123,7 +124,7 @@ class Fields:
 
     def _sub(self, where: str, value: object) -> Fields:
         if not isinstance(value, dict):
-            raise ConfigError(f"{where}: must be a table, got {value!r}")
+            raise ConfigError(f"{where}: must be a table, got {repr(value)[:MOST_SHOWN]}")
         return Fields(where, value)
 
     def _get(self, key: str, default: object) -> Any:
@@ -139,5 +140,5 @@ class Fields:
         return value
 
     def _bad(self, key: str, value: object, asked: str) -> ConfigError:
-        got = shown(value) if isinstance(value, str | int | float) else repr(value)
+        got = shown(value) if isinstance(value, str | int | float) else repr(value)[:MOST_SHOWN]
         return ConfigError(f"{self.where}: {key!r} must be {asked}, got {got}")

@@ -46,6 +46,7 @@ def test_what_is_written_is_read_back(given):
         ("extra = 1\n" + GOOD, "unknown key 'extra'"),
         (GOOD.replace("= 3", "= 33"), "'gamma' must be a whole number in 0..32, got"),
         (GOOD.replace("= 3", "= -1"), "in 0..32"),
+        (GOOD.replace("= 3", f"= ['{'x' * 3000}']"), "in 0..32"),
         (GOOD.replace("= 3", "= true"), "in 0..32"),
         (GOOD.replace("= 3", "= 2.5"), "in 0..32"),
         (GOOD.replace("batch = 1", "batch = 0"), "'batch' must be a whole number, 1 or more"),
@@ -64,6 +65,7 @@ def test_what_is_refused(tmp_path, text, message):
     with pytest.raises(ConfigError, match=message) as caught:
         read_schedule(path)
     assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+    assert len(str(caught.value)) < len(str(path)) + 400
 
 
 def test_files_that_are_none_are_refused(tmp_path):
