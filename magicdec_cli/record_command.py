@@ -29,7 +29,8 @@ def record(
     docs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="DOC...", help="Text files, - for stdin, or builtin:pydoc.", show_default=False
+            metavar="DOC...", show_default=False,
+            help="Text files, - for stdin, builtin:pydoc, or a generated task such as ruler:qa.",
         ),
     ] = None,
     *,

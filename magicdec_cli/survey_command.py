@@ -25,7 +25,9 @@ def survey(
     docs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="DOC...", help="Text files, - for stdin, or builtin:pydoc.", show_default=False
+            metavar="DOC...",
+            help="Text files, - for stdin, builtin:pydoc, or a generated task such as ruler:qa.",
+            show_default=False,
         ),
     ] = None,
     *,
