@@ -31,6 +31,7 @@ class Grids:
         return self.given.get(name) or (getattr(self.settings, name),)
 
 
+TREES = ("tree", "tree_nodes", "tree_rates")
 NO_TREES = "--tree is for `magicdec run` and `magicdec profile record`; leave it out"
 
 

@@ -16,6 +16,7 @@ from magicdec.cli import commands, profile_commands
 from magicdec.cli.calibrate_command import GROUPS, calibrate
 from magicdec.cli.console import TERMINAL, one_line, tolerate_narrow_encodings
 from magicdec.cli.drafter_list import drafters
+from magicdec.cli.grids import TREES
 from magicdec.cli.help import GroupedHelp, HelpWithTerms, PredictHelp, ProfileHelp, TuneHelp
 from magicdec.cli.interrupts import INTERRUPTED
 from magicdec.cli.options import with_common, with_settings
@@ -54,9 +55,9 @@ profile = _group(
 
 app.command("run", cls=HelpWithTerms, epilog=EPILOG)(with_common(with_settings(run)))
 app.command("tune", cls=TuneHelp, epilog=TUNE_EPILOG)(
-    with_common(with_settings(tune, grids=TUNE_GRIDS))
+    with_common(with_settings(tune, grids=TUNE_GRIDS, refused=TREES))
 )
-app.command("tui", cls=GroupedHelp, epilog=EPILOG)(with_common(with_settings(tui)))
+app.command("tui", cls=GroupedHelp, epilog=EPILOG)(with_common(with_settings(tui, refused=TREES)))
 app.command("predict", cls=PredictHelp, epilog=PREDICT_EPILOG)(with_common(predict))
 app.command("calibrate", cls=GroupedHelp)(with_common(with_settings(calibrate, GROUPS)))
 app.command("selectors", cls=GroupedHelp)(with_common(commands.selectors))
@@ -73,7 +74,7 @@ profile.command("record", cls=ProfileHelp, epilog=RECORD_EPILOG)(
     with_common(with_settings(record, grids=RECORD_GRIDS))
 )
 profile.command("survey", cls=ProfileHelp, epilog=SURVEY_EPILOG)(
-    with_common(with_settings(survey, grids=SURVEY_GRIDS))
+    with_common(with_settings(survey, grids=SURVEY_GRIDS, refused=TREES))
 )
 profile.command("show", cls=ProfileHelp)(with_common(profile_commands.show))
 profile.command("compare", cls=ProfileHelp)(with_common(profile_commands.compare))

@@ -20,18 +20,20 @@ def with_settings(
     command: Callable[..., int | None],
     groups: Collection[str] | None = None,
     grids: Mapping[str, str] | None = None,
+    refused: Collection[str] = (),
 ) -> Command:
     """Replaces the parameter `flags` of `command` by one option per knob, or per knob of `groups`.
 
     grids: knobs of which the command takes several values and reads them itself; to each its
-    default, empty for the knob's own.
+    default, empty for the knob's own. refused: knobs that its help leaves out, because the command
+    refuses them, in words that say who takes them.
     `flags` then holds what was given, by name. Values arrive as text: environment variables and
     files are checked by the same code, so a bad value reads the same wherever it comes from.
     """
     signature = inspect.signature(command, eval_str=True)
     own = [p for p in signature.parameters.values() if p.name != "flags"]
     knobs = [knob for knob in KNOBS if groups is None or knob.group in groups]
-    made = [_option(knob, (grids or {}).get(knob.name)) for knob in knobs]
+    made = [_option(k, (grids or {}).get(k.name), hidden=k.name in refused) for k in knobs]
 
     @functools.wraps(command)
     def wrapper(**given: Any) -> int | None:
@@ -78,19 +80,19 @@ def _resigned(wrapper: Any, parameters: list[inspect.Parameter]) -> Command:
     return result
 
 
-def _option(knob: Knob, grid: str | None = None) -> inspect.Parameter:
+def _option(knob: Knob, grid: str | None, *, hidden: bool) -> inspect.Parameter:
     if knob.kind == "bool":
         kind: Any = bool | None
         declared = typer.Option(
             f"{knob.flag}/--no-{knob.key}", help=knob.help, rich_help_panel=knob.group,
-            show_default=False,
+            show_default=False, hidden=hidden,
         )  # fmt: skip
     else:
         kind = list[str] | None if knob.kind in ("list", "map") else str | None
         declared = typer.Option(
             knob.flag, help=f"{knob.help}{'' if grid else knob.words_mean}{_notes(knob, grid)}",
             metavar=_metavar(knob) if grid is None else "GRID",
-            rich_help_panel=knob.group, show_default=False,
+            rich_help_panel=knob.group, show_default=False, hidden=hidden,
         )  # fmt: skip
     return inspect.Parameter(
         knob.name,

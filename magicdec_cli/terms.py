@@ -19,6 +19,8 @@ RUN_TERMS: dict[str, str] = {
     "draft step (topk, quest, pqcache) or after verify passes (reuse)",
     "selector's index": "what a dynamic selector keeps about all keys: pages' extremes, codes and "
     "codebooks",
+    "search": "what a selector reads to choose, in tokens' K and V per cached token: once, when a "
+    "row is admitted; per_draft, in every draft step; per_verify, after every verify pass",
     "step": "draft γ tokens over the selected entries, verify them in one pass over the full cache",
     "self, lookup, layers:N": "who drafts (--draft): the model itself; what followed a row's last "
     "words before; the model's first N layers and its head. Else the name of another model",

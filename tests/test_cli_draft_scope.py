@@ -11,4 +11,4 @@ from magicdec.cli.main import run_command_line
 def test_trees_are_refused_before_anything_is_loaded(command, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run_command_line([*command, "builtin:pydoc", "--tree", "specexec"]) == 2
-    assert "--tree is for run and profile record only" in capsys.readouterr().err
+    assert "--tree is for `magicdec run` and `magicdec profile record`" in capsys.readouterr().err
