@@ -102,17 +102,19 @@ def _of_cell(write: Callable[[Pair], str]) -> Callable[[Row, Symbols], str]:
     return lambda row, look: write(row["pair"]) if row["first"] else ""
 
 
-COLUMNS = (  # which cell it is comes before how much it was
+COLUMNS = (  # which cell it is, and what to think of it, come before how much it was
     Column("batch", 0, _of_cell(lambda pair: f"{pair.key.batch:,}")),
     Column("context", 0, _of_cell(lambda pair: f"{pair.key.context:,}")),
-    Column("drafter", 1, _of_cell(lambda pair: clipped(pair.key.way)), left=True),
+    Column(
+        "drafter", 1, _of_cell(lambda pair: clipped(pair.key.way)), left=True
+    ),
     Column("γ", 1, _of_cell(lambda pair: str(pair.key.gamma))),
     Column("figure", 0, lambda row, look: _name(row["change"].figure), left=True),
-    Column("A", 3, lambda row, look: _value(row["change"], row["change"].a)),
-    Column("B", 3, lambda row, look: _value(row["change"], row["change"].b)),
+    Column("A", 4, lambda row, look: _value(row["change"], row["change"].a)),
+    Column("B", 4, lambda row, look: _value(row["change"], row["change"].b)),
     Column("B/A", 0, lambda row, look: _styled(row["change"], _number(row["change"].ratio, 3))),
-    Column("p", 4, lambda row, look: _number(row["change"].p, 3)),
-    Column("verdict", 2, lambda row, look: _verdict(row["change"], look), left=True),
+    Column("p", 3, lambda row, look: _number(row["change"].p, 3)),
+    Column("verdict", 1, lambda row, look: _verdict(row["change"], look), left=True),
 )
 
 

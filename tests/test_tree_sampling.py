@@ -156,8 +156,8 @@ def test_a_row_near_its_limit_takes_no_more_and_the_same(tree):
     limits = [2, 1, 0] * 100
     full, _, _ = step(SETTINGS["T=1"], tree, DRAFTS["partly"], 300)
     cut, accepted, proposal = step(SETTINGS["T=1"], tree, DRAFTS["partly"], 300, limits)
-    sizes = proposal.sizes(limits)
-    assert all(deep <= limit for (_, deep), limit in zip(sizes, limits, strict=True))
+    shares = proposal.shares(limits, [[] for _ in limits])
+    assert all(tree.depth <= limit for (_, tree), limit in zip(shares, limits, strict=True))
     assert (accepted <= np.array(limits)).all()
     np.testing.assert_array_equal(full[0::3], cut[0::3])
     if tree == "specexec":

@@ -17,6 +17,7 @@ from magicdec.engine.report import Recorder, RunReport
 from magicdec.engine.request import Request
 from magicdec.engine.session import Session
 from magicdec.engine.text.documents import read_documents
+from magicdec.engine.text.rows import RowPlan
 from magicdec.profiles.bench.measurement import Measurement
 from magicdec.profiles.survey.replay import pooled
 from magicdec.profiles.survey.surveying import Drafter, Survey
@@ -84,7 +85,7 @@ class SurveyBench:
         """Each opens the model and takes its prompts from the store."""
         config = DecodeConfig(max_new_tokens=COST_NEW_TOKENS, ignore_eos=True)
         drafters = _drafters(COST_BUDGETS)
-        self._really(self._requests(context, COST_BATCH), config)  # fills the store
+        self._really(self._requests(context, COST_BATCH, "staggered"), config)  # fills the store
 
         def seconds(work: Callable[[], object]) -> float:
             self._session = self._open()
@@ -93,13 +94,17 @@ class SurveyBench:
             return time.perf_counter() - begun
 
         def survey() -> None:
-            asked = Survey(self._session, self._requests(context, COST_BATCH), config, drafters)
+            asked = Survey(
+                self._session, self._requests(context, COST_BATCH, "staggered"), config, drafters
+            )
             asked.trace(lambda event: None)
             for _ in asked.results():
                 pass
 
         def run(drafter: Drafter) -> None:
-            self._really(self._requests(context, COST_BATCH), drafter.config(config, RUN_GAMMA))
+            self._really(
+                self._requests(context, COST_BATCH, "staggered"), drafter.config(config, RUN_GAMMA)
+            )
 
         chosen = drafters[:: len(COST_BUDGETS)]
         first = seconds(survey)
@@ -110,8 +115,11 @@ class SurveyBench:
             took / sum(runs), goal=1, at_most=True, note=f"{took:.1f} and {sum(runs):.1f} s",
         )  # fmt: skip
 
-    def _requests(self, context: int, batch: int = BATCH) -> list[Request]:
-        return self._session.requests(self._documents, context=context, batch=batch)
+    def _requests(
+        self, context: int, batch: int = BATCH, rows: RowPlan = "windows"
+    ) -> list[Request]:
+        """Windows of the text err each in its own way; staggered rows err alike."""
+        return self._session.requests(self._documents, context=context, batch=batch, rows=rows)
 
     def _really(self, requests: Sequence[Request], config: DecodeConfig) -> RunReport:
         recorder = Recorder()

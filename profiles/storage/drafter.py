@@ -74,8 +74,8 @@ class Drafter:
 
     @property
     def way(self) -> str:
-        """Who drafts over what, short enough for a table."""
-        return self._way(self.selector)
+        """Who drafts over what, short enough for a table: of a selector its class alone."""
+        return self._way(self.selector and self.selector.rpartition(":")[2])
 
     @property
     def label(self) -> str:

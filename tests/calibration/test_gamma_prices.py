@@ -8,14 +8,14 @@ from magicdec.engine.gamma.auto import Auto
 from magicdec.engine.gamma.policy import Situation
 from magicdec.profiles.gamma_prices import GRAIN, CalibratedPrices, adaptive, first_guess
 from magicdec.profiles.run_prediction import Work, costs_at
+from magicdec.profiles.storage.drafter import Drafter
 
 
-def work(batch: int = 4, context: int = 4096, **changes) -> Work:
-    settings = dict(
+def work(batch: int = 4, context: int = 4096, budget: int | None = 256, selector="snapkv") -> Work:
+    return Work(
         batch=batch, contexts=(context,) * batch, new_tokens=(64,) * batch, gamma=8,
-        selector="snapkv", budget=256, weights="int8",
+        drafter=Drafter(selector, budget=budget, draft_weights="int8"),
     )  # fmt: skip
-    return Work(**{**settings, **changes})
 
 
 @pytest.mark.parametrize("gamma", [0, 1, 4, 8])
@@ -25,7 +25,7 @@ def test_prices_are_the_cost_models(calibration, gamma):
     want = float(costs.step(gamma)) if gamma else float(costs.plain.total)
     assert prices.step(3, 16 * GRAIN + 5, gamma) == want == prices.step(3, 16 * GRAIN, gamma)
     assert prices.prepare(1000) == pytest.approx(0.01 + 4e-5 * 1000)
-    assert CalibratedPrices(calibration(), work(budget=None)).prepare(1000) == 0
+    assert CalibratedPrices(calibration(), work(selector="full")).prepare(1000) == 0
 
 
 def test_auto_by_calibration_drafts_where_it_pays(calibration):

@@ -9,7 +9,7 @@ import torch
 
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.engine import Engine
-from magicdec.engine.events import PrefillProgress, RowStarted, RunFinished, StepFinished
+from magicdec.engine.events import GammaChosen, PrefillProgress, RunFinished, StepFinished
 from magicdec.engine.loading.checkpoint import Checkpoint
 from magicdec.engine.request import Request
 from magicdec.engine.session import Session
@@ -82,7 +82,7 @@ def test_a_run_that_is_stopped_keeps_its_prefills(prompt, engine, cache_dir, dec
     config = DecodeConfig(gamma=2, budget=40, max_new_tokens=50)
     events = engine(1).run(requests([prompt(300)]), config)
     seen = list(itertools.takewhile(lambda event: not isinstance(event, StepFinished), events))
-    assert isinstance(seen[-1], RowStarted)
+    assert isinstance(seen[-1], GammaChosen)
     events.close()
     again = decode(tiny().ours, [prompt(300)], engine=engine(1), max_new_tokens=2)
     assert reused(again) == 300
