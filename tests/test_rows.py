@@ -17,7 +17,7 @@ def test_eos_at_every_offset_of_a_block(tiny, prompt, decode, plain, monkeypatch
     model = tiny().ours
     for offset, token in enumerate(plain):
         first = plain.index(token)  # an EOS id ends the row where it first appears
-        monkeypatch.setattr(model, "spec", _with_eos(model.spec, token))
+        monkeypatch.setitem(vars(model), "spec", _with_eos(model.spec, token))
         for gamma in (0, 3, 7):
             got = decode(model, [prompt(50)], gamma=gamma, selector="full", max_new_tokens=NEW)
             assert got.tokens == [plain[: first + 1]], (offset, gamma)
@@ -94,7 +94,7 @@ def test_finished_rows_take_no_part_in_later_steps(tiny, prompt, decode, monkeyp
         sizes.append(tokens.shape[0])
         return forward(tokens, kv, **options)
 
-    monkeypatch.setattr(model, "forward", counting)
+    monkeypatch.setitem(vars(model), "forward", counting)
     got = decode(model, [prompt(20), prompt(21), prompt(22)], gamma=0, max_new_tokens=NEW)
     ends = [len(t) for t in got.tokens]
     decoding = sizes[3:]  # one chunk of prefill each
