@@ -105,9 +105,7 @@ def _of_cell(write: Callable[[Pair], str]) -> Callable[[Row, Symbols], str]:
 COLUMNS = (  # which cell it is, and what to think of it, come before how much it was
     Column("batch", 0, _of_cell(lambda pair: f"{pair.key.batch:,}")),
     Column("context", 0, _of_cell(lambda pair: f"{pair.key.context:,}")),
-    Column(
-        "drafter", 1, _of_cell(lambda pair: clipped(pair.key.way)), left=True
-    ),
+    Column("drafter", 1, _of_cell(lambda pair: clipped(pair.key.way)), left=True),
     Column("γ", 1, _of_cell(lambda pair: str(pair.key.gamma))),
     Column("figure", 0, lambda row, look: _name(row["change"].figure), left=True),
     Column("A", 4, lambda row, look: _value(row["change"], row["change"].a)),
