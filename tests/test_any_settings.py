@@ -14,7 +14,7 @@ from magicdec.engine.gamma.auto import Auto
 from magicdec.engine.gamma.policy import FIXED, Adaptive, Entry, Schedule
 from magicdec.engine.memory import capacity
 
-EXAMPLES = 25  # MAGICDEC_EXAMPLES asks for more
+EXAMPLES = 12  # MAGICDEC_EXAMPLES asks for more
 
 
 @dataclass(frozen=True)

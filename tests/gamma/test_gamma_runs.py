@@ -218,7 +218,7 @@ def test_sampled_text_of_an_adaptive_row_does_not_depend_on_its_mates(tiny, prom
 
 # --- distributions -------------------------------------------------------------------------------
 
-VOCABULARY, ROWS = 8, 2000
+VOCABULARY, ROWS = 8, 1000
 PROMPT = (3, 4, 5, 3, 4, 6, 3, 4)
 
 
