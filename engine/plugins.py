@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import inspect
 import pkgutil
 import re
 import typing
 from collections.abc import Mapping
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Generic, TypeVar
 
 from magicdec.engine.errors import ConfigError
@@ -17,6 +18,12 @@ from magicdec.engine.errors import ConfigError
 T = TypeVar("T")
 
 ENTRY = re.compile(r"[\w.]+:[\w.]+")
+
+
+@functools.cache
+def installed_plugins(group: str) -> EntryPoints:
+    """Read once: it opens a file of every installed package, and the app asks at every key."""
+    return entry_points(group=group)
 
 
 class Registry(Generic[T]):
@@ -35,7 +42,7 @@ class Registry(Generic[T]):
         """Built-in names first, then installed ones, each sorted."""
         folder = importlib.import_module(self.package)
         builtin = sorted(m.name for m in pkgutil.iter_modules(folder.__path__) if m.name != "base")
-        installed = sorted({e.name for e in entry_points(group=self.group)} - set(builtin))
+        installed = sorted({e.name for e in installed_plugins(self.group)} - set(builtin))
         return builtin + installed
 
     def load(self, name: str) -> type[T]:
@@ -48,7 +55,7 @@ class Registry(Generic[T]):
                 f"no {kind} is called {name!r}; choose from {', '.join(self.names())}, "
                 "or give package.module:Class"
             )
-        for entry in entry_points(group=self.group, name=name):
+        for entry in installed_plugins(self.group).select(name=name):
             return self._imported(name, entry)
         module = importlib.import_module(f"{self.package}.{name}")
         own = [

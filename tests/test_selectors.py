@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magicdec.engine.errors import ConfigError
+from magicdec.engine.plugins import installed_plugins
 from magicdec.engine.selectors.base import SELECTORS, DynamicSelector
 from magicdec.engine.selectors.h2o import H2O
 from magicdec.engine.selectors.snapkv import SnapKV
@@ -178,7 +179,15 @@ def test_a_selector_from_outside_is_lossless_by_its_path(tiny, prompt, decode):
     assert got.tokens == plain.tokens
 
 
-def test_a_selector_from_an_entry_point_is_listed_and_loaded(tmp_path, monkeypatch):
+@pytest.fixture
+def installed_anew():
+    """Plug-ins are looked for again, and once more after the test."""
+    installed_plugins.cache_clear()
+    yield
+    installed_plugins.cache_clear()
+
+
+def test_a_selector_from_an_entry_point_is_listed_and_loaded(tmp_path, monkeypatch, installed_anew):
     info = tmp_path / "strided_plugin-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: strided-plugin\nVersion: 1.0\n")

@@ -63,7 +63,7 @@ class KnobsPanel(Framed):
         for field in self.fields:
             field.show_value(field.knob.text(settings))
             field.choose(field.knob.name == chosen.name)
-        self.query_one("#preview", Static).update(preview)
+        self.query_one("#preview", Static).update(preview, layout=False)  # its size is fixed
 
 
 def preview_lines(
