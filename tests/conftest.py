@@ -200,3 +200,17 @@ def prompt() -> Any:
 @pytest.fixture
 def tokenizer() -> Any:
     return make_tokenizer()
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache folder with nothing but the kernels: to build them takes seconds, and they are the
+    same in every test."""
+    from magicdec.kernels.cachedir import OVERRIDE, cache_root
+
+    kernels, folder = cache_root() / "native", tmp_path / "cache"
+    kernels.mkdir(parents=True, exist_ok=True)
+    folder.mkdir()
+    (folder / "native").symlink_to(kernels)
+    monkeypatch.setenv(OVERRIDE, str(folder))
+    return folder

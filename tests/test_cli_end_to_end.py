@@ -19,12 +19,11 @@ def model(checkpoint: Path) -> Path:
 
 @pytest.fixture
 def magicdec(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    model: Path, tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Callable[..., dict[str, Any]]:  # fmt: skip
     document = tmp_path / "doc.txt"
     document.write_text("All the world is a stage, and all the men and women merely players. " * 3)
-    monkeypatch.setenv("MAGICDEC_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr("platformdirs.user_config_dir", lambda name: str(tmp_path / "user"))
     monkeypatch.chdir(tmp_path)
 
@@ -111,10 +110,8 @@ def test_an_unknown_model_exits_3(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("task", ["ruler:cwe", "ruler:qa?seed=5", "ruler:niah-multikey"])
 def test_a_generated_task_fills_the_context_anew_for_every_row(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str], task: str,
+    model: Path, own_cache: Path, capsys: pytest.CaptureFixture[str], task: str
 ) -> None:  # fmt: skip
-    monkeypatch.setenv("MAGICDEC_CACHE_DIR", str(tmp_path / "cache"))
     command = ["run", task, "--model", str(model), "--json", "--quiet", "--max-new-tokens", "4",
                "--compare", "--budget", "40", "--gamma", "2"]  # fmt: skip
     assert run_command_line([*command, "--context", "1500", "--batch", "2"]) == 0

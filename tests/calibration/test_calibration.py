@@ -92,8 +92,12 @@ def test_a_damaged_file_is_named_with_what_to_do(calibration, damage, said):
     assert "\n" not in message
 
 
-def test_no_place_to_write_is_an_error_of_one_line(calibration, cache):
-    cache.write_text("a file where the folder should be")
+def test_no_place_to_write_is_an_error_of_one_line(
+    calibration, tmp_path, monkeypatch
+):  # fmt: skip
+    place = tmp_path / "taken"
+    place.write_text("a file where the folder should be")
+    monkeypatch.setenv("MAGICDEC_CACHE_DIR", str(place))
     with pytest.raises(ConfigError, match="cannot be written"):
         save_calibration(calibration())
 

@@ -18,9 +18,8 @@ def model(checkpoint: Path) -> Path:
 
 
 @pytest.fixture
-def document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def document(tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """In a folder of its own, where the commands run without the user's files."""
-    monkeypatch.setenv("MAGICDEC_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr("platformdirs.user_config_dir", lambda name: str(tmp_path / "user"))
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "doc.txt"

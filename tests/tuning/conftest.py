@@ -55,12 +55,11 @@ def model(checkpoint: Path) -> Path:
 
 
 @pytest.fixture
-def calibrated(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def calibrated(model: Path, own_cache: Path) -> Callable[..., None]:
     """Stores a calibration of a machine whose draft steps take so much of a plain step."""
     from magicdec.engine.session import open_session
     from magicdec.profiles.calibration_fit import shape_of
 
-    monkeypatch.setenv("MAGICDEC_CACHE_DIR", str(tmp_path / "cache"))
     session = open_session(str(model), attention="sdpa")
 
     def store(draft: float, plain: float = 0.01) -> None:
