@@ -1,11 +1,12 @@
 """Which drafter is accepted how often, and what it costs: drafters × workloads × budgets.
 
-python examples/compare_drafters.py FOLDER [--novel DOC] [--minutes 25] [--quick]
+python examples/compare_drafters.py FOLDER [--novel DOC] [--minutes 25] [--quick] [--short]
 
 FOLDER keeps one profile a workload (NAME.jsonl, schema magicdec.profile/2: `magicdec profile
 show`, `compare` and `export` read it) and fills up: what is there is not measured again, so that
 the same command goes on after Ctrl-C or when --minutes are over. The table of what is there is
-printed as Markdown to stdout, and only that: --minutes 0 measures nothing and prints it.
+printed as Markdown to stdout, and only that: --minutes 0 measures nothing and prints it. --short
+prints a line for each drafter at the first budget instead of one for each workload.
 
 The most telling cells come first: batch 4 on every workload, then the other batches, then the
 other budgets at batch 4. Drafters and selectors that this version lacks are left out and named.
@@ -66,7 +67,7 @@ def main() -> int:
         code = record(part, folder, asked)
         if code not in (0, 1):  # 1: some cells failed, and their errors are in the profile
             break
-    print("\n".join(table(folder)))
+    print("\n".join((short_table if asked.short else table)(folder)))
     return code
 
 
@@ -82,6 +83,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--repeat", type=int, default=1, help="measurements of a cell")
     parser.add_argument("--workloads", default="novel,niah,cwe,qa", help="which of them")
     parser.add_argument("--quick", action="store_true", help="three drafters at batch 4")
+    parser.add_argument("--short", action="store_true", help="a line for each drafter")
     return parser.parse_args()
 
 
@@ -148,8 +150,8 @@ def record(part: Part, folder: Path, asked: argparse.Namespace) -> int:
     )  # fmt: skip
 
 
-def table(folder: Path) -> Iterator[str]:
-    """Markdown: a line for every drafter and workload that has cells."""
+def measured(folder: Path) -> dict[tuple[str, Drafter, int], list[Cell]]:
+    """Cells by workload, drafter and γ, sorted by drafter, γ and workload."""
     cells: dict[tuple[str, Drafter, int], list[Cell]] = defaultdict(list)
     for path in sorted(folder.glob("*.jsonl")):
         try:
@@ -162,14 +164,83 @@ def table(folder: Path) -> Iterator[str]:
                 note(f"failed: {path.stem}, {cell.key.label}: {cell.error}")
             else:
                 cells[path.stem, cell.key.drafter, cell.key.gamma].append(cell)
-    batches = sorted({cell.key.batch for found in cells.values() for cell in found})
+    return dict(sorted(cells.items(), key=_order))
+
+
+def table(folder: Path) -> Iterator[str]:
+    """Markdown: a line for every drafter and workload that has cells."""
+    cells = measured(folder)
+    batches = _batches(cells)
     titles = ["drafter", "workload", "γ", "acceptance", "Ω", "tokens/step", "T_D / T_T",
               "T_V / T_T", "select ms/step", "select once ms/row"]  # fmt: skip
-    titles += [*(f"speedup B {b}" for b in batches), "lossless"]
+    yield from _head([*titles, *(f"speedup B {b}" for b in batches), "lossless"])
+    for (workload, drafter, gamma), found in cells.items():
+        yield "| " + " | ".join(_line(workload, drafter, gamma, found, batches)) + " |"
+
+
+def short_table(folder: Path) -> Iterator[str]:
+    """Markdown: a line for every drafter at the first budget, the workloads beside each other."""
+    cells = measured(folder)
+    batches, workloads = _batches(cells), list(dict.fromkeys(key[0] for key in cells))
+    yield from _head(
+        ["drafter", *(f"acceptance / Ω, {w}" for w in workloads), "T_D / T_T", "select ms/step",
+         "once ms/row", *(f"speedup, {w}, B {' / '.join(map(str, batches))}" for w in workloads)]
+    )  # fmt: skip
+    for drafter, gamma in dict.fromkeys(key[1:] for key in cells):
+        if drafter.budget in (None, BUDGETS[0]):
+            found = {w: cells.get((w, drafter, gamma), []) for w in workloads}
+            yield "| " + " | ".join(_short_line(drafter, found, batches)) + " |"
+
+
+def _short_line(
+    drafter: Drafter, found: dict[str, list[Cell]], batches: Sequence[int]
+) -> Iterator[str]:
+    """Times are medians over the workloads, each at the batch nearest to FIRST_BATCH."""
+    yield drafter.label
+    yield from (f"{_accepted(cells)} / {_length(cells)}" for cells in found.values())
+    timed = [_timed(cells) for cells in found.values() if cells]
+    yield _median([c.step.draft / c.step.plain for c in timed if c.step.draft and c.step.plain])
+    yield _median([1e3 * (cell.step.select or 0.0) for cell in timed], 1)
+    yield _median([1e3 * _selected_once(cell) for cell in timed], 0)
+    for cells in found.values():
+        yield " / ".join(_speedup(cells, batch) for batch in batches)
+
+
+def _batches(cells: dict[tuple[str, Drafter, int], list[Cell]]) -> list[int]:
+    return sorted({cell.key.batch for found in cells.values() for cell in found})
+
+
+def _head(titles: Sequence[str]) -> Iterator[str]:
     yield "| " + " | ".join(titles) + " |"
     yield "|" + " --- |" * len(titles)
-    for (workload, drafter, gamma), found in sorted(cells.items(), key=_order):
-        yield "| " + " | ".join(_line(workload, drafter, gamma, found, batches)) + " |"
+
+
+def _timed(found: Iterable[Cell]) -> Cell:
+    return min(found, key=lambda cell: abs(cell.key.batch - FIRST_BATCH))
+
+
+def _accepted(found: Sequence[Cell]) -> str:
+    """Of all tokens drafted, whatever the batch."""
+    drafted = sum(cell.num_draft_tokens for cell in found)
+    return (
+        f"{sum(cell.num_accepted_draft_tokens for cell in found) / drafted:.3f}" if drafted else "-"
+    )
+
+
+def _length(found: Sequence[Cell]) -> str:
+    """Ω: accepted tokens and one more, per step that drafted."""
+    steps = sum(cell.num_spec_steps for cell in found)
+    return (
+        f"{1 + sum(cell.num_accepted_draft_tokens for cell in found) / steps:.2f}" if steps else "-"
+    )
+
+
+def _speedup(found: Iterable[Cell], batch: int) -> str:
+    return _median([cell.speedup for cell in found if cell.key.batch == batch and cell.speedup])
+
+
+def _median(values: Sequence[float], digits: int = 2) -> str:
+    return f"{statistics.median(values):.{digits}f}" if values else "-"
 
 
 def _order(item: tuple[tuple[str, Drafter, int], list[Cell]]) -> tuple[object, ...]:
@@ -182,25 +253,16 @@ def _line(
 ) -> Iterator[str]:
     """Acceptance is pooled over the batches; times are those of the batch nearest to FIRST_BATCH,
     relative to a plain step of the same cell."""
-    timed = min(found, key=lambda cell: abs(cell.key.batch - FIRST_BATCH))
-    drafted, accepted = (
-        sum(getattr(cell, f"num_{kind}_tokens") for cell in found)
-        for kind in ("draft", "accepted_draft")
-    )
+    timed = _timed(found)
     step = timed.step
-    yield from (drafter.label, workload, str(gamma))
-    yield f"{accepted / drafted:.3f}" if drafted else "-"
-    steps = sum(cell.num_spec_steps for cell in found)
-    yield f"{1 + accepted / steps:.2f}" if steps else "-"
+    yield from (drafter.label, workload, str(gamma), _accepted(found), _length(found))
     emitted, taken = _tokens_and_steps(found)
     yield f"{emitted / taken:.2f}" if taken else "-"
     for seconds in (step.draft, step.verify):
         yield f"{seconds / step.plain:.2f}" if seconds is not None and step.plain else "-"
     yield "-" if step.select is None else f"{step.select * 1e3:.2f}"
     yield f"{_selected_once(timed) * 1e3:.1f}"
-    for batch in batches:
-        speedups = [cell.speedup for cell in found if cell.key.batch == batch and cell.speedup]
-        yield f"{statistics.median(speedups):.2f}" if speedups else "-"
+    yield from (_speedup(found, batch) for batch in batches)
     checked = [cell.lossless for cell in found if cell.lossless.checked]
     yield "yes" if checked and all(one.ok for one in checked) else "NO" if checked else "unchecked"
 

@@ -11,9 +11,12 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 
 import torch
 from torch import Tensor
+
+from magicdec.kernels.pointwise import Pointwise
 
 #: Tokens the blocked layout is chosen for. Between decode (1) and prefill (512), 8 keeps the
 #: reading rate of 1 to 16 tokens near the memory's and costs prefill a few percent.
@@ -72,47 +75,40 @@ class Int8Linear(Linear):
     FBGEMM's kernels read a quarter of the bytes. Without VNNI they add products of two in 16
     bits, which overflow when both factors use all their bits: weights are limited to 7 bits, so
     that 2 * 255 * 64 < 2^15. The activations keep 8, because their outliers need the range.
-    FBGEMM takes one scale for all activations of a call. Of x [n, T, in] each position gets its
-    own, shared by the n rows: drafts of T positions in one pass are those of T passes of one.
+    FBGEMM takes one scale for all activations of a call; `Pointwise.apart` makes that each
+    token's own, so that a row's draft does not depend on its batch mates.
     Make it inside `with fbgemm():`. Raises ValueError for a weight that is not float32 on a CPU
     with these kernels.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+    def __init__(
+        self, weight: Tensor, bias: Tensor | None = None, pointwise: Pointwise | None = None
+    ) -> None:
         reason = int8_unsupported(weight.device, weight.dtype)
         if reason:
             raise ValueError(reason)
         largest = torch.maximum(weight.amax(dim=1), -weight.amin(dim=1))  # abs() would be a copy
         scale = largest.clamp_min(torch.finfo(weight.dtype).tiny) / INT8_MAX
         self._nbytes = weight.numel() + scale.nbytes
-        self._bias = bias
+        self._bias, self._pointwise = bias, pointwise or Pointwise()
         assert torch.backends.quantized.engine == "fbgemm", "make it inside `with fbgemm():`"
         quantized = torch.quantize_per_channel(
             weight, scale, torch.zeros_like(scale, dtype=torch.int64), 0, torch.qint8
         )
-        self._packed = torch.ops.quantized.linear_prepack(quantized, bias)
-        self._sums: Tensor | None = None  # of each row of the weight, on first use
+        self._packed = torch.ops.quantized.linear_prepack(quantized, None)
+        self._width = weight.shape[1]
+
+    @cached_property
+    def _sums(self) -> Tensor:
+        """Of each row of the weight [out]. Ones are the end of their range: no rounding."""
+        return self._product(torch.ones(1, self._width))[0]
 
     def __call__(self, x: Tensor) -> Tensor:
-        if x.dim() == 3 and x.shape[1] > 1:
-            return self._by_position(x)
+        return self._pointwise.apart(x, self._product, self._sums, self._bias)
+
+    def _product(self, x: Tensor) -> Tensor:
         out: Tensor = torch.ops.quantized.linear_dynamic(x, self._packed)
         return out
-
-    def _by_position(self, x: Tensor) -> Tensor:
-        """Brings all positions to the range 0..1 and back, so that each uses all 256 steps of the
-        one scale: W x = span · W ((x - low) / span) + low · W 1."""
-        least, most = x.aminmax(dim=2)  # [n, T]
-        low = least.amin(dim=0).clamp_max(0)[:, None]  # [T, 1]
-        span = most.amax(dim=0).clamp_min(0)[:, None] - low
-        span = span.clamp_min(torch.finfo(x.dtype).tiny)
-        out: Tensor = torch.ops.quantized.linear_dynamic((x - low) / span, self._packed)
-        if self._sums is None:  # ones are the end of their range: no rounding
-            self._sums = torch.ops.quantized.linear_dynamic(x.new_ones(1, x.shape[2]), self._packed)
-            self._sums -= 0 if self._bias is None else self._bias
-        if self._bias is None:
-            return out.mul_(span).add_(low * self._sums)
-        return out.sub_(self._bias).mul_(span).add_(low * self._sums + self._bias)
 
     @property
     def nbytes(self) -> int:

@@ -145,6 +145,8 @@ def _open(path: Path) -> ctypes.CDLL:
         "attention": [problem, *[pointer] * 4],
         "rms_norm": [*[pointer] * 3, integer, integer, ctypes.c_float, integer],
         "gate": [pointer, pointer, integer, integer, integer],
+        "spread": [*[pointer] * 3, *[integer] * 3],
+        "restore": [*[pointer] * 4, *[integer] * 3],
         "store": [storing, *[pointer] * 8],
         "key_mass": [problem, *[pointer] * 3, integer],
         "code_mass": [problem, pointer, pointer, *[integer] * 3, pointer, integer],

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from magicdec.kernels.native import Storing
-from magicdec.kernels.pointwise import Entries, Pointwise
+from magicdec.kernels.pointwise import Entries, Pointwise, Product
+
+KEPT_NUMBERS = 1 << 16  # of a shape that is kept: passes of a few tokens
 
 
 class NativePointwise(Pointwise):
@@ -16,6 +18,7 @@ class NativePointwise(Pointwise):
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
+        self._rooms: dict[torch.Size, tuple[Tensor, Tensor]] = {}
 
     def norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         width = weight.shape[-1]
@@ -38,6 +41,33 @@ class NativePointwise(Pointwise):
             torch.get_num_threads(),
         )  # fmt: skip
         return out
+
+    def apart(
+        self, x: Tensor, product: Product, sums: Tensor, bias: Tensor | None = None
+    ) -> Tensor:
+        if not (_dense(x) and _dense(sums) and (bias is None or _dense(bias))):
+            return super().apart(x, product, sums, bias)
+        spread, ranges = self._room(x)
+        tokens, threads = ranges.shape[0], torch.get_num_threads()
+        self._library.magicdec_spread(
+            x.data_ptr(), spread.data_ptr(), ranges.data_ptr(), tokens, x.shape[-1], threads
+        )
+        y = product(spread)
+        self._library.magicdec_restore(
+            y.data_ptr(), ranges.data_ptr(), sums.data_ptr(),
+            None if bias is None else bias.data_ptr(), tokens, y.shape[-1], threads,
+        )  # fmt: skip
+        return y
+
+    def _room(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Like x, and two numbers a token. Decode's few shapes are kept: making them anew would
+        take as long as the arithmetic."""
+        found = self._rooms.get(x.shape)
+        if found is None:
+            found = torch.empty_like(x), x.new_empty(x.numel() // x.shape[-1], 2)
+            if x.numel() <= KEPT_NUMBERS:
+                self._rooms[x.shape] = found
+        return found
 
     def store(
         self, qk: Tensor, v: Tensor, tables: Tensor, k_cache: Tensor, v_cache: Tensor, at: Entries

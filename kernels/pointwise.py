@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -23,6 +24,9 @@ class Entries:
         return self.rows[:, None].expand(-1, self.new), self.first[:, None] + steps
 
 
+Product = Callable[[Tensor], Tensor]
+
+
 class Pointwise:
     """Works on every device and dtype, and is what faster ones are held to."""
 
@@ -36,6 +40,20 @@ class Pointwise:
         gate, up = gate_up.chunk(2, dim=-1)
         gated: Tensor = silu(gate) * up
         return gated
+
+    def apart(
+        self, x: Tensor, product: Product, sums: Tensor, bias: Tensor | None = None
+    ) -> Tensor:
+        """x Wᵀ + bias by a product that rounds all tokens on one scale, each as if it were alone.
+
+        x [..., in]; product: [..., in] -> [..., out], by W; sums [out] are of each row of W; bias
+        [out]. Each token is brought to 0..1 before and back after:
+        W x = span · W ((x - low) / span) + low · W 1.
+        """
+        low, high = x.aminmax(dim=-1, keepdim=True)
+        span = (high - low).clamp_min(torch.finfo(x.dtype).tiny)
+        y = product((x - low) / span).mul_(span).add_(low * sums)
+        return y if bias is None else y.add_(bias)
 
     def store(
         self, qk: Tensor, v: Tensor, tables: Tensor, k_cache: Tensor, v_cache: Tensor, at: Entries

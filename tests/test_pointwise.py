@@ -46,6 +46,30 @@ def test_gate_of_extremes(cpp, width):
     torch.testing.assert_close(cpp.gate(x), TORCH.gate(x), equal_nan=True)
 
 
+@pytest.mark.parametrize("biased", [False, True], ids=["plain", "bias"])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("width", [64, 576, 3])
+def test_apart(cpp, shape, width, biased):
+    """Each token fills 0..1, whatever the others do, and the product comes back as it was."""
+    x = torch.randn(*shape, width) * torch.rand(*shape, 1) + torch.randn(*shape, 1)
+    x[0, 0] = x[0, 0].abs() + 1  # a token without zero in its range
+    weight, bias = torch.randn(7, width), torch.randn(7) if biased else None
+    seen = []
+
+    def product(spread):
+        seen.append(spread.clone())
+        return spread @ weight.T
+
+    want = torch.nn.functional.linear(x, weight, bias)
+    for pointwise in (cpp, TORCH):
+        got = pointwise.apart(x, product, weight.sum(1), bias)
+        assert torch.equal(seen[-1].amin(-1), torch.zeros(shape))
+        assert torch.equal(seen[-1].amax(-1), torch.ones(shape))
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(*seen)
+    assert cpp.apart(torch.zeros(1, 1, width), product, weight.sum(1)).isfinite().all()
+
+
 @pytest.mark.parametrize("stored", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dim", [64, 80, 8, 6])

@@ -77,7 +77,8 @@ class Decoder:
 
         Raises ValueError when int8 linears do not work on this device and in this dtype.
         """
-        load = _Loader(self._weights, self.device, self.dtype, Int8Linear, self.pointwise)
+        make_int8 = partial(Int8Linear, pointwise=self.pointwise)
+        load = _Loader(self._weights, self.device, self.dtype, make_int8, self.pointwise)
         twin = copy(self)
         with fbgemm():
             twin._head, *twin._layers = in_parallel(

@@ -6,6 +6,7 @@
 #include "vectors.h"
 
 #include <cmath>
+#include <limits>
 
 namespace {
 
@@ -94,6 +95,50 @@ void magicdec_gate(const float* x, float* out, int64_t rows, int64_t width, int6
             ::store(to + i, g * top / (one + small) * load(up + i));
         }
         for (; i < width; i++) to[i] = gate[i] / (1 + std::exp(-gate[i])) * up[i];
+    });
+}
+
+// x [rows, width] -> each row brought to 0..1, with where it was: ranges [rows, 2], low and span.
+void magicdec_spread(const float* x, float* out, float* ranges, int64_t rows, int64_t width,
+                     int64_t threads) {
+    each(rows, rows * width, threads, [=](int64_t row) {
+        const float* from = x + row * width;
+        float low = from[0], high = from[0];
+        int64_t i = 0;
+        if (width >= LANES) {
+            Vec least = load(from), most = least;
+            for (i = LANES; i + LANES <= width; i += LANES) {
+                const Vec v = load(from + i);
+                least = v < least ? v : least;
+                most = v > most ? v : most;
+            }
+            for (int64_t lane = 0; lane < LANES; lane++) {
+                low = std::min(low, least[lane]);
+                high = std::max(high, most[lane]);
+            }
+        }
+        for (; i < width; i++) {
+            low = std::min(low, from[i]);
+            high = std::max(high, from[i]);
+        }
+        const float span = std::max(high - low, std::numeric_limits<float>::min());
+        for (i = 0; i < width; i++) out[row * width + i] = (from[i] - low) / span;
+        ranges[2 * row] = low;
+        ranges[2 * row + 1] = span;
+    });
+}
+
+// Of y [rows, width], products of spread rows with a weight: those of the rows as they were, in
+// place. sums [width]: of each row of the weight; bias [width] or null.
+void magicdec_restore(float* y, const float* ranges, const float* sums, const float* bias,
+                      int64_t rows, int64_t width, int64_t threads) {
+    each(rows, rows * width, threads, [=](int64_t row) {
+        const float low = ranges[2 * row], span = ranges[2 * row + 1];
+        float* to = y + row * width;
+        if (bias)
+            for (int64_t i = 0; i < width; i++) to[i] = to[i] * span + low * sums[i] + bias[i];
+        else
+            for (int64_t i = 0; i < width; i++) to[i] = to[i] * span + low * sums[i];
     });
 }
 
