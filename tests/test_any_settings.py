@@ -52,7 +52,16 @@ POLICIES = st.one_of(
         ),
     ),
 )  # fmt: skip
-DRAFTS = ("self", "self", "layers:1", "other", "lookup", "lookup+self", "layers:1+self")
+DRAFTS = (
+    "self",
+    "self",
+    "layers:1",
+    "other",
+    "lookup",
+    "lookup+self",
+    "layers:1+self",
+    "other+self",
+)
 MODELS = {
     "llama": {}, "mistral": {"sliding_window": 7}, "qwen3": {"head_dim": 20},
     "qwen2": dict(num_attention_heads=3, num_key_value_heads=1, hidden_size=63, head_dim=22),
