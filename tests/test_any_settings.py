@@ -86,7 +86,7 @@ def runs(draw: Any) -> tuple[str, dict[str, Any], dict[str, Any]]:
         selector, options = "snapkv", {}
     if draft == "other" and selector == "reuse":
         selector, options = "topk", {}
-    if kind == "qwen2" and selector == "pqcache":
+    if kind == "qwen2" and selector == "pqcache" and draft != "other":  # whose heads are its own
         options = {**options, "m": "11"}
     policy = draw(POLICIES)
     if tree != "none" or (draft == "lookup" and policy.stop is not None):

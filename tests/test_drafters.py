@@ -43,8 +43,7 @@ DRAFTS = [
     ("lookup+self", {"selector": "streaming"}),
     ("layers:1+self", {"selector": "window"}),
     ("layers:1+self", {"selector": "snapkv"}),
-    *(("other+self", {"selector": name}) for name in ("snapkv", "streaming", "triforce")),
-    ("other+self", {"draft_kv": "full"}),
+    ("other+self", {"selector": "streaming"}),
 ]
 NAMES = [f"{draft} {' '.join(kv.values())}".strip() for draft, kv in DRAFTS]
 drafts = pytest.mark.parametrize("draft,kv", DRAFTS, ids=NAMES)
