@@ -376,3 +376,20 @@ def _stores(drafter):
     inner = getattr(drafter, "_inner", None)
     own = [] if inner is None else _stores(inner.drafter)
     return [*own, *(store for store in holders if store is not None)]
+
+
+def test_the_forecast_of_a_model_under_the_self_draft_is_that_of_both(tiny):
+    """Weights with their int8 twins, queries of the prompts; caches, with more room for drafts."""
+    model, second = tiny().ours.spec, other(tiny).spec
+
+    def need(draft, **settings):
+        config = DecodeConfig(gamma=4, draft=draft, selector="snapkv", **settings)
+        return draft_need(
+            model, second if "other" in draft else None, config, batch=2, context=40,
+            capacity=200, dtype=torch.float32, kv_dtype=torch.float32, device=CPU,
+        )  # fmt: skip
+
+    for settings in ({"draft_weights": "int8"}, {"draft_weights": "same"}):
+        both, own, small = (need(d, **settings) for d in ("other+self", "self", "other"))
+        assert both.weights == own.weights + small.weights
+        assert both.kv > own.kv + small.kv and both.queries == small.queries
