@@ -12,10 +12,10 @@ from magicdec.engine.acceptance import Proposal, Rule
 from magicdec.engine.confidence import chance
 from magicdec.engine.config import INNER_GAMMA, DraftWeights
 from magicdec.engine.drafter import Drafter, SelfDrafter
-from magicdec.engine.model.decoder import Decoder, KVAccess
+from magicdec.engine.inner import Inner
+from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.request import Request
 from magicdec.engine.row import Text
-from magicdec.engine.trees.tree import Nodes
 from magicdec.engine.views.base import DraftView
 from magicdec.kernels.transfer import to_device
 
@@ -30,6 +30,11 @@ class Drafted:
     request: Request
     slot: int
     tokens: list[int]
+    known: int  # of the tokens, the row's own
+
+    @property
+    def unverified(self) -> int:
+        return len(self.tokens) - self.known
 
 
 class CascadeDrafter(SelfDrafter):
@@ -40,45 +45,51 @@ class CascadeDrafter(SelfDrafter):
     therefore distributed exactly as the middle's q given the text before it, and with that q the
     target's verification is exact, too. Greedy: the tokens are those the middle drafts alone.
 
-    The inner drafter has no cache: it reads the text (lookup), or writes into the middle's view
-    what the middle then overwrites (its first layers). Rejected tokens stay beyond the accepted
-    ones in the view, until the next pass writes there; so does what the target rejects.
+    The inner drafter reads the text (lookup), writes into the middle's view what the middle then
+    overwrites (its first layers), or has a cache of its own (another model; see `Inner`). Rejected
+    tokens stay beyond the accepted ones in the view, until the next pass writes there; so does what
+    the target rejects.
 
     rule: accepts inside the draft. Its random numbers are a stream of their own, made anew for
     every draft from the row's seed and the text's length: they must not decide twice.
+    make_inner: from the middle, which is another one once it is quantised.
     """
 
     def __init__(
         self, model: Decoder, view: DraftView, weights: DraftWeights, rule: Rule,
-        make_inner: Callable[[Decoder, DraftView], Drafter], stop: float | None = None,
+        make_inner: Callable[[Decoder], Drafter], stop: float | None = None,
     ) -> None:  # fmt: skip
         super().__init__(model, view, weights, stop)
         self._rule, self._make_inner = rule, make_inner
-        self._ahead = AheadView(view)
-        self._inner = make_inner(model, self._ahead)
+        self._inner = Inner(make_inner(model))
 
     def prepare(self) -> None:
         super().prepare()
-        self._inner = self._make_inner(self._model, self._ahead)
+        self._inner.drafter = self._make_inner(self._model)
+        self._inner.drafter.prepare()
 
     def admit(self, slot: int) -> None:
         super().admit(slot)
         self._inner.admit(slot)
+
+    def commit(self, slots: Sequence[int], counts: Sequence[int]) -> None:
+        super().commit(slots, counts)
+        self._inner.commit(slots, counts)
 
     def propose(
         self, rows: Sequence[Text], pending: Tensor, most: Sequence[int], rule: Rule
     ) -> Proposal:
         for row in rows:
             self._rule.admit(row.slot, row.request.row, len(row.tokens), INNER_STREAM)
-        drafts = [Drafted(row.request, row.slot, list(row.tokens)) for row in rows]
-        begun = [len(row.tokens) for row in rows]
+        if max(most) > 1:  # the last token of a draft is the middle's own
+            self._inner.catch_up(rows)
+        drafts = [Drafted(row.request, row.slot, list(row.tokens), len(row.tokens)) for row in rows]
         probs: list[list[Tensor]] = [[] for _ in rows]  # of each row, q of its drafted tokens [V]
         sure = [1.0] * len(rows)
         going = [i for i, gamma in enumerate(most) if gamma]
         while going:
-            done = [len(drafts[i].tokens) - begun[i] for i in going]
-            room = [min(INNER_GAMMA, most[i] - n - 1) for i, n in zip(going, done, strict=True)]
-            found = self._round([drafts[i] for i in going], done, room, pending.device)
+            room = [min(INNER_GAMMA, most[i] - drafts[i].unverified - 1) for i in going]
+            found = self._round([drafts[i] for i in going], room, pending.device)
             for i, (tokens, q, chances) in zip(going, found, strict=True):
                 drafts[i].tokens.extend(tokens)
                 probs[i] += q
@@ -86,26 +97,23 @@ class CascadeDrafter(SelfDrafter):
                     sure[i] *= value
             going = [
                 i for i in going
-                if len(drafts[i].tokens) - begun[i] < most[i] and sure[i] >= (self._stop or 0.0)
+                if drafts[i].unverified < most[i] and sure[i] >= (self._stop or 0.0)
             ]  # fmt: skip
-        drafted = [draft.tokens[n:] for draft, n in zip(drafts, begun, strict=True)]
-        return _padded(drafted, probs, pending)
+        return _padded([draft.tokens[draft.known :] for draft in drafts], probs, pending)
 
     def _round(
-        self, drafts: Sequence[Drafted], done: Sequence[int], room: Sequence[int],
-        device: torch.device,
-    ) -> list[tuple[list[int], list[Tensor], list[float]]]:  # fmt: skip
+        self, drafts: Sequence[Drafted], room: Sequence[int], device: torch.device
+    ) -> list[tuple[list[int], list[Tensor], list[float]]]:
         """One pass of the middle: of each row its new tokens, q of each, and q of the token alone.
 
-        done: tokens drafted so far; room: the most that the inner drafter may propose, so that
-        these and the middle's own token fit.
+        room: the most that the inner drafter may propose, so that these and the middle's own token
+        fit.
         """
-        slots = [draft.slot for draft in drafts]
+        slots, done = [draft.slot for draft in drafts], [draft.unverified for draft in drafts]
         last = to_device([draft.tokens[-1:] for draft in drafts], device)  # [n, 1]
         self._rule.begin(slots, done, room)
         proposal = Proposal(last[:, :0])
         if max(room):
-            self._ahead.start(slots, done)
             proposal = self._inner.propose(drafts, last, room, self._rule)
         fed = torch.cat((last, proposal.tokens), dim=1)  # [n, g + 1]
         logits = self._pass(slots, done, fed)  # [n, g + 1, V]
@@ -115,6 +123,8 @@ class CascadeDrafter(SelfDrafter):
             (verdict.accepted[:, None], verdict.next[:, None], proposal.tokens), dim=1
         ).tolist()
         said = [[*inner[:n], following] for n, following, *inner in results]
+        if max(room):
+            self._inner.judged(drafts, [len(tokens) - 1 for tokens in said], fed.shape[1] - 1)
         self.counts.inner_drafted += sum(proposal.drafted(room))
         self.counts.inner_accepted += sum(len(tokens) - 1 for tokens in said)
         chances = self._chances(logits, said, q)
@@ -133,32 +143,6 @@ class CascadeDrafter(SelfDrafter):
         tokens = to_device([[*row, *[0] * (width - len(row))] for row in said], logits.device)
         values = chance(logits, tokens, q).tolist()
         return [list(row[: len(own)]) for row, own in zip(values, said, strict=True)]
-
-
-class AheadView(DraftView):
-    """The middle's view for a drafter that begins after tokens drafted before it."""
-
-    def __init__(self, view: DraftView) -> None:
-        self._view = view
-        self._done: dict[int, int] = {}  # slot -> tokens
-
-    def start(self, slots: Sequence[int], done: Sequence[int]) -> None:
-        self._done = dict(zip(slots, done, strict=True))
-
-    def access(
-        self, slots: Sequence[int], ahead: Sequence[int], new: int = 1, nodes: Nodes | None = None
-    ) -> KVAccess:
-        done = [self._done[s] + a for s, a in zip(slots, ahead, strict=True)]
-        return self._view.access(slots, done, new, nodes)
-
-    def entries(self, slot: int) -> int:
-        return self._view.entries(slot) + self._done[slot]
-
-    def admit(self, slot: int) -> None:
-        """The middle does that."""
-
-    def commit(self, slots: Sequence[int], counts: Sequence[int]) -> None:
-        """The middle does that."""
 
 
 def _padded(

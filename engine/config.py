@@ -28,7 +28,7 @@ SIBLING_RATES = (0.92, 0.70, 0.57)
 SELF, LOOKUP, LAYERS = "self", "lookup", "layers:"
 #: Tokens at a text's end that lookup searches for: the longest match wins, one says little.
 LOOKUP_TOKENS = 2, 5
-UNDER_SELF = "+self"  # what ends the name of a cascade: lookup+self, layers:6+self
+UNDER_SELF = "+self"  # ends the name of a cascade: lookup+self, layers:6+self, a model's + "+self"
 INNER_GAMMA = 4  # the most tokens that a cascade's inner drafter puts to the middle one at once
 
 
@@ -147,9 +147,15 @@ class DecodeConfig:
             f"draft {self.draft!r} runs no layer; give a number of layers, such as layers:6",
         )
         require(
-            self.inner is None or self.inner == LOOKUP or self.draft_layers is not None,
-            f"draft {self.draft!r}: only lookup or layers:N can draft under self; "
-            "give lookup+self or layers:6+self",
+            self.inner not in ("", SELF),
+            f"draft {self.draft!r} names nobody who drafts for the self-draft; "
+            "give lookup+self, layers:6+self or MODEL+self",
+        )
+        require(
+            self.draft_model is None or not self.draft_model.rstrip("/\\").endswith(UNDER_SELF),
+            f"draft {self.draft!r}: {self.draft_model!r} ends in +self, which makes a name a "
+            "cascade's; a cascade has one drafter under self, and a folder that is called so needs "
+            "another name or a link to it",
         )
         require(
             self.draft != LOOKUP or self.draft_kv == "selected",
@@ -206,6 +212,8 @@ class DecodeConfig:
 
     @property
     def draft_model(self) -> str | None:
-        """The model that drafts, as `--model` names one; None when it is not another model."""
-        own = self.drafts_itself or self.draft == LOOKUP or self.draft_layers is not None
-        return None if own else self.draft
+        """The other model that drafts, in a cascade for the self-draft, as `--model` names one.
+
+        None when there is none."""
+        name = self.draft if self.inner is None else self.inner
+        return None if name in (SELF, LOOKUP) or self.draft_layers is not None else name

@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
+from magicdec.engine.config import UNDER_SELF
 from magicdec.engine.errors import ConfigError, ModelError
 from magicdec.engine.loading.checkpoint import Checkpoint, Progress
+from magicdec.engine.loading.files import user_path
 from magicdec.engine.loading.opening import open_checkpoint
 
 
-def open_draft(name: str, target: Checkpoint, progress: Progress) -> Checkpoint:
-    """Raises ModelError for what is no model, ConfigError for one of another vocabulary."""
+def open_draft(asked: str, target: Checkpoint, progress: Progress) -> Checkpoint:
+    """asked: a model, or the cascade in which one drafts.
+
+    Raises ModelError for what is no model, ConfigError for one of another vocabulary.
+    """
+    name = asked.removesuffix(UNDER_SELF)
     try:
         draft = open_checkpoint(name, progress)
     except ModelError as error:
-        raise ModelError(
-            f"draft {name!r} is not self, lookup or layers:N, and cannot be opened as a model: "
-            f"{error}"
-        ) from error
+        raise ModelError(_no_model(asked, name, error)) from error
     require_same_vocabulary(target, draft)
     return draft
+
+
+def _no_model(asked: str, name: str, error: ModelError) -> str:
+    if asked == name:
+        return (
+            f"draft {name!r} is not self, lookup or layers:N, and cannot be opened as a model: "
+            f"{error}"
+        )
+    named = (
+        f"; {asked} is a folder, but a draft whose name ends in +self is a cascade: give the "
+        "folder another name or a link to it"
+    )
+    return (
+        f"draft {asked!r}: {name!r} is not lookup or layers:N, and cannot be opened as a model to "
+        f"draft for the self-draft: {error}{named if user_path(asked).exists() else ''}"
+    )
 
 
 def require_same_vocabulary(target: Checkpoint, draft: Checkpoint) -> None:

@@ -39,31 +39,31 @@ def draft_need(
     if config.gamma == 0 or config.draft == LOOKUP:
         return DraftNeed(queries=kept)
     selector = draft_selector(config)
-    spec = draft or target
-    if config.draft_layers is not None and config.inner is None:
-        layers = config.draft_layers
-        spec = replace(target, layers=layers, windows=target.windows[:layers])
-    twin = 0
-    if draft_weights(config, device, dtype) == "int8":  # all but the embedding, a byte each
-        twin = spec.parameters - spec.vocab_size * spec.hidden_size
-    token = spec.kv_bytes_per_token(kv_dtype.itemsize)
+    int8 = draft_weights(config, device, dtype) == "int8"
     observed = min(max(KEPT_QUERIES, selector.observed), context)
-    if draft is None:
+    need, spec, kv_size = DraftNeed(queries=kept), target, kv_dtype.itemsize
+    if draft is not None:
+        spec = draft
+        room = DraftRoom.of(draft, selector, config, rows=batch, context=context)
+        need = DraftNeed(
+            draft.parameters * size + _twin(draft, int8),
+            (room.full_rows * room.full + batch * room.view) * draft.kv_bytes_per_token(kv_size),
+            kept + room.full_rows * observed * query_bytes(draft, size),
+        )
+        capacity = room.full
+    if draft is None or config.inner is not None:  # the target's own layers draft, too
+        spec, layers = target, config.draft_layers
+        if layers is not None and config.inner is None:
+            spec = replace(target, layers=layers, windows=target.windows[:layers])
         entries = view_capacity(
             selector, budget=config.budget, context=context, growth=config.max_new_tokens,
             gamma=config.scratch,
         )  # fmt: skip
-        need = DraftNeed(
-            twin, batch * entries * token, batch * observed * query_bytes(target, size)
-        )
-    else:
-        room = DraftRoom.of(draft, selector, config, rows=batch, context=context)
-        own = room.full_rows * observed * query_bytes(draft, size)
-        capacity = room.full
-        need = DraftNeed(
-            twin + draft.parameters * size,
-            (room.full_rows * room.full + batch * room.view) * token,
-            kept + own,
+        need = replace(
+            need,
+            weights=need.weights + _twin(spec, int8),
+            kv=need.kv + batch * entries * spec.kv_bytes_per_token(kv_size),
+            queries=need.queries - kept + batch * observed * query_bytes(target, size),
         )
     if not isinstance(selector, DynamicSelector):
         return need
@@ -73,10 +73,15 @@ def draft_need(
     block = 0 if selector.refresh else block_size(selector, capacity, config.budget, config.gamma)
     return replace(
         need,
-        kv=need.kv + batch * block * token // spec.layers,
+        kv=need.kv + batch * block * spec.kv_bytes_per_token(kv_size) // spec.layers,
         index=selector.index(keys).nbytes,
         scores=2 * batch * spec.heads * capacity * 4,
     )
+
+
+def _twin(spec: ModelSpec, int8: bool) -> int:
+    """Bytes of int8 weights: all but the embedding, a byte each."""
+    return spec.parameters - spec.vocab_size * spec.hidden_size if int8 else 0
 
 
 def query_bytes(spec: ModelSpec, size: int) -> int:

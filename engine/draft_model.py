@@ -28,7 +28,8 @@ class ModelDrafter(StepwiseDrafter):
 
     Its cache stays one token behind the target's, and each draft begins with a pass over two: the
     target's last and the pending one. So it does not matter that the draft before never saw its
-    own last token, which counts once all γ are accepted.
+    own last token, which counts once all γ are accepted. Nor does it in a cascade, for what the
+    self-draft accepted: there those two are the last of the draft so far.
     """
 
     def __init__(
@@ -50,10 +51,11 @@ class ModelDrafter(StepwiseDrafter):
         else:
             view = make_view(
                 self._cache, selector, budget=config.budget, context=room.prompt,
-                growth=config.max_new_tokens, gamma=config.gamma + 1, clock=clock,
+                growth=config.max_new_tokens, gamma=room.scratch, clock=clock,
             )  # fmt: skip
-        self._piece = config.gamma + 1  # tokens that the view has room for beyond the valid ones
-        super().__init__(model, view, weights, config.gamma_policy.stop)
+        # In a cascade the self-draft says when a draft ends.
+        stop = config.gamma_policy.stop if config.inner is None else None
+        super().__init__(model, view, weights, stop)
 
     def admit(self, slot: int) -> None:
         prompt = self._target.prompts[slot]
@@ -88,7 +90,7 @@ class ModelDrafter(StepwiseDrafter):
         left = [(row, count) for row, count in zip(rows, counts, strict=True) if count]
         while left:
             slots = [row.slot for row, _ in left]
-            width = min(self._piece, max(count for _, count in left))
+            width = min(self._room.scratch, max(count for _, count in left))
             fed = [_span(row, count + 2, width) for row, count in left]
             access = self._view.access(slots, [0] * len(slots), width)
             self._model.forward(self._known(fed), access, last_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from magicdec.engine.config import DecodeConfig
+from magicdec.engine.config import INNER_GAMMA, DecodeConfig
 from magicdec.engine.draft_view import view_capacity
 from magicdec.engine.errors import require
 from magicdec.engine.model.spec import ModelSpec
@@ -19,6 +19,7 @@ class DraftRoom:
     full: int  # of its full cache, per row of it
     full_rows: int  # all rows, or one that every prompt passes through on its way to the view
     view: int  # of the compact view, per row; 0: it shares the full cache
+    scratch: int  # of either, the entries beyond the valid ones
 
     @classmethod
     def of(
@@ -33,21 +34,23 @@ class DraftRoom:
         require(
             not (isinstance(selector, DynamicSelector) and selector.refresh),
             f"selector {config.selector} chooses with the queries of the model that verifies, and "
-            f"draft {config.draft} has others; use --draft self or another selector",
+            f"draft {config.draft_model} has others; use --draft self or another selector",
         )
-        growth = config.max_new_tokens + config.gamma
+        # A row that is almost full takes part in a round with as many tokens as its mates.
+        scratch = config.gamma + (1 if config.inner is None else INNER_GAMMA)
+        growth = config.max_new_tokens + scratch - 1
         left = spec.max_position - growth
         require(
             left >= 1,
-            f"draft {config.draft}: its trained window of {spec.max_position} tokens has no room "
-            f"beside {config.max_new_tokens} new ones; lower --max-new-tokens or choose another "
-            "draft",
+            f"draft {config.draft_model}: its trained window of {spec.max_position} tokens has no "
+            f"room beside {config.max_new_tokens} new ones; lower --max-new-tokens or choose "
+            "another draft",
         )
         prompt = min(context, left)
         view = view_capacity(
             selector, budget=config.budget, context=prompt, growth=config.max_new_tokens,
-            gamma=config.gamma + 1,
+            gamma=scratch,
         )  # fmt: skip
         if view:
-            return cls(prompt, prompt, 1, view)
-        return cls(prompt, prompt + growth + 1, rows, 0)
+            return cls(prompt, prompt, 1, view, scratch)
+        return cls(prompt, prompt + growth + 1, rows, 0, scratch)

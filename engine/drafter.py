@@ -92,18 +92,16 @@ class StepwiseDrafter(Drafter):
         slots = [row.slot for row in rows]
         tokens, probs = [], []
         confidence = Confidence(self._stop, most)
-        fed, ahead = self._first(rows, pending), 0
+        fed, ahead = self._first(rows, pending), [row.unverified for row in rows]
         for position in range(max(most)):
-            logits = self._logits(
-                self._pass(slots, [ahead] * len(slots), fed, last_only=True)[:, 0]
-            )
+            logits = self._logits(self._pass(slots, ahead, fed, last_only=True)[:, 0])
             token, q = rule.draft(logits, position)
             tokens.append(token)
             if q is not None:
                 probs.append(q)
             if confidence.ends(logits, token, q):
                 break
-            ahead += fed.shape[1]
+            ahead = [a + fed.shape[1] for a in ahead]
             fed = token[:, None]
         return Proposal(
             torch.stack(tokens, dim=1),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from magicdec.engine.acceptance import make_rule
 from magicdec.engine.cache import KVCache
 from magicdec.engine.cascade import CascadeDrafter
@@ -11,6 +13,7 @@ from magicdec.engine.draft_model import ModelDrafter
 from magicdec.engine.draft_view import make_view
 from magicdec.engine.drafter import Drafter, SelfDrafter, draft_selector, draft_weights
 from magicdec.engine.errors import require
+from magicdec.engine.inner import EarlyExit
 from magicdec.engine.lookup import LookupDrafter
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.model.spec import ModelSpec
@@ -34,11 +37,14 @@ def make_drafter(
         return LookupDrafter(cache)
     selector = draft_selector(config)
     weights = draft_weights(config, cache.model.device, cache.model.dtype)
+    other = None
     if config.draft_model is not None:
         assert draft is not None, "the engine was made without the draft model"
-        return ModelDrafter(
+        other = ModelDrafter(
             cache, draft, selector, config, weights, context=context, chunk=chunk, clock=clock
         )
+        if config.inner is None:
+            return other
     model, layers = cache.model, config.draft_layers
     if layers is not None:
         check_layers(model.spec, layers)
@@ -51,16 +57,21 @@ def make_drafter(
         return TreeDrafter(model, view, weights, make_grower(config))
     if config.inner is None:
         return SelfDrafter(model, view, weights, stop)
-
-    def inner(middle: Decoder, view: DraftView) -> Drafter:
-        if layers is None:
-            return LookupDrafter(cache)
-        return SelfDrafter(middle.first(layers), view, "same")  # its weights are the middle's
-
     rule = make_rule(
         config.sampling, slots=cache.rows, positions=config.scratch + 1, device=cache.model.device
     )
+    inner = _early_exit(view, layers) if layers else _alone(other or LookupDrafter(cache))
     return CascadeDrafter(model, view, weights, rule, inner, stop)
+
+
+def _early_exit(view: DraftView, layers: int) -> Callable[[Decoder], Drafter]:
+    """Its weights are the self-draft's, also where those are int8."""
+    return lambda middle: EarlyExit(middle.first(layers), view, "same")
+
+
+def _alone(drafter: Drafter) -> Callable[[Decoder], Drafter]:
+    """One that has no use for the self-draft's layers."""
+    return lambda middle: drafter
 
 
 def check_layers(spec: ModelSpec, layers: int) -> None:

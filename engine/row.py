@@ -23,6 +23,10 @@ class Text(Protocol):
     def tokens(self) -> list[int]:
         """Those after the prompt."""
 
+    @property
+    def unverified(self) -> int:
+        """How many of them, at the end, are drafts."""
+
 
 class Row:
     """A request in a slot. `tokens` grows until EOS, a stop string or the limit ends it."""
@@ -45,6 +49,10 @@ class Row:
     @property
     def remaining(self) -> int:
         return self._limit - len(self.tokens)
+
+    @property
+    def unverified(self) -> int:
+        return 0
 
     @property
     def text(self) -> str:

@@ -120,7 +120,7 @@ class Session:
         if name is None or config.gamma == 0:
             return None
         if name not in self._drafts:
-            self._drafts[name] = open_draft(name, self._checkpoint, self._progress)
+            self._drafts[name] = open_draft(config.draft, self._checkpoint, self._progress)
         return self._drafts[name].spec
 
     def draft_model(self, config: DecodeConfig) -> Decoder | None:
@@ -235,8 +235,8 @@ class Session:
         if seen == longest:
             return []
         return [
-            f"draft {config.draft} was trained for {spec.max_position:,} tokens: of a prompt of "
-            f"{longest:,} it sees the last {seen:,}"
+            f"draft {config.draft_model} was trained for {spec.max_position:,} tokens: of a prompt "
+            f"of {longest:,} it sees the last {seen:,}"
         ]
 
     def run(

@@ -36,6 +36,9 @@ WAYS = (
         "fewer layers than the model has", LOSSLESS, OF_A_MODEL),
     Way("MODEL", "another model, with a KV cache of its own; full is standard speculative decoding",
         "the same vocabulary, memory for its weights and cache", LOSSLESS, OF_A_MODEL),
+    Way(f"MODEL{UNDER_SELF}", "a cascade: another model drafts for the self-draft, over what the "
+        "same selector and budget keep of a KV cache of its own",
+        "the same vocabulary, memory for its weights and cache", LOSSLESS, OF_A_MODEL),
 )  # fmt: skip
 
 

@@ -138,8 +138,9 @@ class Settings:
     draft: str = setting(
         DECODE.draft, "Speculation",
         "Who drafts: self; lookup (what followed the same words before); layers:N (the first N "
-        "layers and the head); lookup+self or layers:N+self (a cascade: the first drafts for the "
-        "self-draft); or another model, named like --model, of the same vocabulary.",
+        "layers and the head); another MODEL, named like --model, of the same vocabulary; or a "
+        "cascade, lookup+self, layers:N+self, MODEL+self: the first drafts for the self-draft, a "
+        "model over what --selector, --budget and --draft-kv leave of a cache of its own.",
         label="draft",
     )  # fmt: skip
     draft_kv: Literal["selected", "full"] = setting(

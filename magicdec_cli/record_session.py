@@ -21,7 +21,7 @@ from magicdec.engine.errors import ConfigError, require
 from magicdec.engine.events import Event, PrefillProgress
 from magicdec.engine.request import Request
 from magicdec.profiles.costs.shapes import ModelShape
-from magicdec.profiles.storage.drafter import NO_TREE
+from magicdec.profiles.storage.drafter import NO_TREE, draft_name
 from magicdec.profiles.storage.fields import last_part, model_name
 from magicdec.profiles.storage.header import Grid, Header, Source
 from magicdec.profiles.storage.schema import CellKey
@@ -94,7 +94,7 @@ class RecordPlan:
             )
             used = drafter.named(temperature, draft_weights(config, session.device, session.dtype))
             key = CellKey.at(
-                replace(used, draft=model_name(used.draft)),
+                replace(used, draft=draft_name(used.draft)),
                 batch=batch, context=context, gamma=gamma,
             )  # fmt: skip
             other = found.setdefault(key, config).draft
@@ -150,7 +150,7 @@ def record_session(plan: RecordPlan, display: Display) -> int:
             )
         return made
 
-    names = {model_name(draft): draft for draft in plan.grid.draft}
+    names = {draft_name(draft): draft for draft in plan.grid.draft}
 
     def shape(draft: str) -> ModelShape | None:
         spec = session.draft_spec(replace(plan.base, draft=names[draft]))

@@ -159,9 +159,9 @@ def _drafter(settings: Settings) -> str:
     kept = "full" if settings.draft_kv == "full" else settings.selector.rpartition(":")[2]
     if settings.draft == SELF:
         return kept
+    name, model = settings.draft, settings.decode_config().draft_model
+    if model is not None:
+        name = (Path(model).name or model) + name.removeprefix(model)
     if settings.draft.endswith(UNDER_SELF):
-        return f"{settings.draft}, {kept}"
-    name = settings.draft
-    if settings.decode_config().draft_model is not None:
-        name = Path(name).name or name
+        return f"{name}, {kept}"
     return f"{name}, {kept}" if kept != "full" else f"{name}, full KV"

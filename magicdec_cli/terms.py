@@ -26,8 +26,8 @@ RUN_TERMS: dict[str, str] = {
     "words before; the model's first N layers and its head. Else the name of another model",
     "tree": "several draft tokens for a position (--tree), γ positions deep, --tree-nodes tokens "
     "at most; one pass verifies them all, and the target takes one branch or its beginning",
-    "cascade": "lookup+self or layers:N+self (--draft): the first drafts for the self-draft, "
-    "which verifies that over its selected entries and so drafts several tokens in a pass. "
+    "cascade": "lookup+self, layers:N+self or MODEL+self (--draft): the first drafts for the self-"
+    "draft, which verifies that over its selected entries and so drafts several tokens in a pass. "
     "`inner drafts` are those that it judged",
     "drafted": "draft tokens that were proposed and verified",
     "accepted": "draft tokens that passed verification",

@@ -52,7 +52,16 @@ POLICIES = st.one_of(
         ),
     ),
 )  # fmt: skip
-DRAFTS = ("self", "self", "layers:1", "other", "lookup", "lookup+self", "layers:1+self")
+DRAFTS = (
+    "self",
+    "self",
+    "layers:1",
+    "other",
+    "lookup",
+    "lookup+self",
+    "layers:1+self",
+    "other+self",
+)
 MODELS = {
     "llama": {}, "mistral": {"sliding_window": 7}, "qwen3": {"head_dim": 20},
     "qwen2": dict(num_attention_heads=3, num_key_value_heads=1, hidden_size=63, head_dim=22),
@@ -77,7 +86,7 @@ def runs(draw: Any) -> tuple[str, dict[str, Any], dict[str, Any]]:
         selector, options = "snapkv", {}
     if draft == "other" and selector == "reuse":
         selector, options = "topk", {}
-    if kind == "qwen2" and selector == "pqcache":
+    if kind == "qwen2" and selector == "pqcache" and draft != "other":  # whose heads are its own
         options = {**options, "m": "11"}
     policy = draw(POLICIES)
     if tree != "none" or (draft == "lookup" and policy.stop is not None):

@@ -157,6 +157,20 @@ def test_a_draft_model_by_name(
     assert "was trained for 128 tokens: of a prompt of 204 it sees the last 105" in warning
 
 
+def test_a_draft_model_under_the_self_draft(
+    magicdec: Callable[..., dict[str, Any]], draft: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = magicdec(
+        "--compare", "--batch", "2", "--max-new-tokens", "20", "--ignore-eos", "--draft",
+        f"{draft}+self", "--budget", "64",
+    )  # fmt: skip
+    assert record["lossless"]["identical"] and record["config"]["draft"] == f"{draft}+self"
+    assert record["speculative_decoding"]["num_draft_tokens"] > 0
+    assert record["inner_drafts"]["drafted"] > 0
+    (warning,) = record["warnings"]
+    assert f"draft {draft} was trained for 128 tokens: of a prompt of 204 it sees" in warning
+
+
 @pytest.mark.parametrize("name", ["lookup", "layers:1"])
 def test_drafts_that_need_no_model(magicdec: Callable[..., dict[str, Any]], name: str) -> None:
     record = magicdec("--compare", "--draft", name, "--max-new-tokens", "20", "--ignore-eos")
@@ -170,6 +184,10 @@ def test_drafts_that_need_no_model(magicdec: Callable[..., dict[str, Any]], name
         ("layers:2", 2, "needs a model of more layers, this one has 2; give layers:1"),
         ("layers:0", 2, "draft 'layers:0' runs no layer"),
         ("strangers", 2, "has another vocabulary than"),
+        ("strangers+self", 2, "draft strangers has another vocabulary than"),
+        ("looukp+self", 3, "draft 'looukp+self': 'looukp' is not lookup or layers:N, and"),
+        ("./odd+self", 3, "./odd+self is a folder, but a draft whose name ends in +self"),
+        ("./odd+self/", 2, "a folder that is called so needs another name or a link to it"),
     ],
 )
 def test_a_draft_that_cannot_be_used_is_refused_in_one_line(
@@ -179,7 +197,8 @@ def test_a_draft_that_cannot_be_used_is_refused_in_one_line(
     import shutil
 
     monkeypatch.chdir(tmp_path)
-    if name == "strangers":
+    Path("odd+self").mkdir()
+    if name.startswith("strangers"):
         shutil.copytree(draft, "strangers")
         file = Path("strangers/tokenizer.json")
         data = json.loads(file.read_text())

@@ -71,7 +71,7 @@ def test_the_other_formats(two_selectors: None, capsys: pytest.CaptureFixture[st
 
 def test_drafters_are_listed_with_what_they_take(capsys: pytest.CaptureFixture[str]) -> None:
     rows = json.loads(output(capsys, "drafters", "--format", "json"))
-    names = ["self", "lookup", "layers:N", "lookup+self", "layers:N+self", "MODEL"]
+    names = ["self", "lookup", "layers:N", "lookup+self", "layers:N+self", "MODEL", "MODEL+self"]
     assert [row["name"] for row in rows] == names
     assert all(row["lossless"] == "yes" and row["needs"] for row in rows)
     takes = {row["name"]: row["takes"] for row in rows}

@@ -24,6 +24,7 @@ def elsewhere(tmp_path, monkeypatch):
         (["--tree", "specexec", "--gamma", "0"], "gamma 0 drafts no tree; give --gamma 3"),
         (["--tree", "sequoia", "--draft", "lookup"], "not by draft 'lookup'; give draft self"),
         (["--tree", "sequoia", "--draft", "some/model"], "not by draft 'some/model'"),
+        (["--tree", "sequoia", "--draft", "some/model+self"], "not by draft 'some/model+self'"),
         (["--tree", "medusa"], "--tree must be one of none, specexec, sequoia, got 'medusa'"),
         (["--tree-nodes", "500"], "--tree-nodes must be an integer in 1..128, got 500"),
         (["--tree-rates", ".8;.4"], "shares such as .8,.4,.2, or @RUN.json, got '.8;.4'"),
@@ -44,6 +45,7 @@ def test_what_cannot_be_is_refused_in_a_line_before_anything_is_loaded(flags, me
     [
         (["--tree", "specexec"], "--tree is for `magicdec run` and `magicdec profile record`"),
         (["--draft", "self,lookup+self"], "--draft lookup+self: a cascade drafts what self does"),
+        (["--draft", "some/model+self"], "--draft some/model+self: a cascade drafts"),
         (["--gamma", "auto"], "'auto' is not a whole number or a range"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -43,6 +43,7 @@ DRAFTS = [
     ("lookup+self", {"selector": "streaming"}),
     ("layers:1+self", {"selector": "window"}),
     ("layers:1+self", {"selector": "snapkv"}),
+    ("other+self", {"selector": "streaming"}),
 ]
 NAMES = [f"{draft} {' '.join(kv.values())}".strip() for draft, kv in DRAFTS]
 drafts = pytest.mark.parametrize("draft,kv", DRAFTS, ids=NAMES)
@@ -175,22 +176,27 @@ def test_a_draft_models_full_cache_is_one_token_behind(tiny, prompt, tokenizer, 
             )
 
 
+@pytest.mark.parametrize("name", ["other", "other+self"])
 @pytest.mark.parametrize("selector,sinks", [("streaming", 4), ("window", 0), ("snapkv", None)])
 @pytest.mark.parametrize("budget", [6, 11, 45, 100])
 def test_a_draft_models_bounded_cache_holds_the_accepted_tokens(
-    tiny, prompt, tokenizer, selector, sinks, budget
+    tiny, prompt, tokenizer, selector, sinks, budget, name
 ):
     """Keys of the first layer depend on token and position alone: they tell what is there."""
     draft = other(tiny)
     run = Stepper(
-        tiny().ours, tokenizer, [prompt(40), prompt(23)], draft, draft="other",
+        tiny().ours, tokenizer, [prompt(40), prompt(23)], draft, draft=name,
         selector=selector, budget=budget,
     )  # fmt: skip
     run.steps(8)
+    own = run.drafter
+    if name != "other":
+        own._inner.catch_up(run.rows)
+        own = own._inner.drafter
     for slot, length in ((0, 40), (1, 23)):
         text = run.text(slot)[:-1]
-        entries = run.drafter.entries(slot)
-        held = run.drafter._view.store.k[0, slot, 0, :entries]
+        entries = own.entries(slot)
+        held = own._view.store.k[0, slot, 0, :entries]
         keys = fresh(draft, text).k[0, 0, 0, : len(text)]
         distance = torch.cdist(held, keys, compute_mode="donot_use_mm_for_euclid_dist")
         assert distance.min(dim=1).values.max() < 1e-4
@@ -322,8 +328,10 @@ def test_looked_up_tokens_leave_the_targets_distribution_alone():
         (dict(draft="layers:-1"), "runs no layer"),
         (dict(draft=""), "draft is empty"),
         (dict(draft="layers:0+self"), "draft 'layers:0\\+self' runs no layer"),
-        (dict(draft="other+self"), "only lookup or layers:N can draft under self"),
-        (dict(draft="self+self"), "give lookup\\+self or layers:6\\+self"),
+        (dict(draft="self+self"), "give lookup\\+self, layers:6\\+self or MODEL\\+self"),
+        (dict(draft="+self"), "names nobody who drafts for the self-draft"),
+        (dict(draft="other+self+self"), "'other\\+self' ends in \\+self"),
+        (dict(draft="./other+self/"), "a folder that is called so needs another name"),
         (dict(draft="lookup", draft_kv="full"), "no effect on lookup"),
         (dict(draft_kv="half"), "draft-kv must be selected or full, got 'half'"),
     ],
@@ -347,7 +355,7 @@ def test_the_forecast_counts_what_a_draft_allocates(tiny, prompt, tokenizer, dra
         max_new_tokens=60, gamma=4, draft=draft, budget=12, draft_weights="same", **kv
     )
     need = draft_need(
-        model.spec, second.spec if draft == "other" else None, config, batch=2, context=40,
+        model.spec, second.spec if draft.startswith("other") else None, config, batch=2, context=40,
         capacity=200, dtype=torch.float32, kv_dtype=torch.float32, device=CPU,
     )  # fmt: skip
     stores = {id(s): s for s in _stores(run.drafter) if s is not run.cache}
@@ -359,10 +367,29 @@ def test_the_forecast_counts_what_a_draft_allocates(tiny, prompt, tokenizer, dra
         held += 2 * most * spec.kv_bytes_per_token(4) // spec.layers
         assert need.index == view.chooser.index.nbytes
     assert need.kv == held
-    assert need.weights == (second.spec.parameters * 4 if draft == "other" else 0)
+    assert need.weights == (second.spec.parameters * 4 if draft.startswith("other") else 0)
 
 
 def _stores(drafter):
     view = getattr(drafter, "_view", None)
     holders = [getattr(drafter, "_cache", None), getattr(view, "store", None)]
-    return [store for store in holders if store is not None]
+    inner = getattr(drafter, "_inner", None)
+    own = [] if inner is None else _stores(inner.drafter)
+    return [*own, *(store for store in holders if store is not None)]
+
+
+def test_the_forecast_of_a_model_under_the_self_draft_is_that_of_both(tiny):
+    """Weights with their int8 twins, queries of the prompts; caches, with more room for drafts."""
+    model, second = tiny().ours.spec, other(tiny).spec
+
+    def need(draft, **settings):
+        config = DecodeConfig(gamma=4, draft=draft, selector="snapkv", **settings)
+        return draft_need(
+            model, second if "other" in draft else None, config, batch=2, context=40,
+            capacity=200, dtype=torch.float32, kv_dtype=torch.float32, device=CPU,
+        )  # fmt: skip
+
+    for settings in ({"draft_weights": "int8"}, {"draft_weights": "same"}):
+        both, own, small = (need(d, **settings) for d in ("other+self", "self", "other"))
+        assert both.weights == own.weights + small.weights
+        assert both.kv > own.kv + small.kv and both.queries == small.queries

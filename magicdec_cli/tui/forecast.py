@@ -69,7 +69,7 @@ class Forecaster:
         """Why these settings never have a prediction; empty when they may have one."""
         if settings.gamma == 0:
             return "plain decoding: nothing is drafted"
-        if settings.tree != "none" or not _is_own(settings.draft):
+        if settings.tree != "none" or settings.cascades or not _is_own(settings.draft):
             return "no preview: costs are known of the model's own layers drafting"
         return ""
 

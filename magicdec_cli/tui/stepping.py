@@ -21,7 +21,7 @@ ORDER = (
 Offers = Mapping[str, Callable[[], Sequence[str]]]
 OFFERS: Offers = {"selector": SELECTORS.names, "draft": lambda: (SELF, LOOKUP)}
 OTHERS = {
-    "selector": "or package.module:Class", "draft": "or layers:N, or a model of this vocabulary",
+    "selector": "or package.module:Class", "draft": "or layers:N, a model, or a cascade",
 }  # fmt: skip
 SMALL = 64  # up to here integers step by one, larger ranges by powers of two
 USUAL, WIDEST = 6, 9  # columns: of a value with a range, and of the longest choice

@@ -28,9 +28,10 @@ def expressed(plan: Plan, format: str, options: EngineOptions) -> list[str]:
     if format == OWN:
         return []
     if drafter.kind in ("layers", "cascade"):
+        whose = " of the model itself" if drafter.kind == "layers" else ", a cascade"
         return [
-            f"NOT EXPRESSED: no engine drafts by {drafter.draft} of the model itself; the "
-            "drafter named here is another one"
+            f"NOT EXPRESSED: no engine drafts by {drafter.draft}{whose}; the drafter named here is "
+            "another one"
         ]
     if drafter.kind != "model":
         return []

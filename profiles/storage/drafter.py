@@ -16,7 +16,7 @@ from magicdec.engine.config import (
     DraftWeights,
     TreeKind,
 )
-from magicdec.profiles.storage.fields import last_part
+from magicdec.profiles.storage.fields import last_part, model_name
 from magicdec.profiles.storage.header import Scalar
 
 Kind = Literal["self", "lookup", "layers", "model", "cascade"]
@@ -110,11 +110,24 @@ def kind_of(draft: str) -> Kind:
     return "layers" if draft.startswith(LAYERS) else "model"
 
 
+def split_cascade(draft: str) -> tuple[str, str]:
+    """A draft and what makes it a cascade, or nothing: layers:6 and +self."""
+    first = draft.removesuffix(UNDER_SELF)
+    return first, draft[len(first) :]
+
+
+def draft_name(draft: str) -> str:
+    """A draft as profiles name it: of a local model without its folders."""
+    first, under = split_cascade(draft)
+    return model_name(first) + under
+
+
 def way(draft: str, draft_kv: str | None, selector: str | None, budget: int | None) -> str:
     """In words: `snapkv 256`, `full`, `lookup`, `layers:10 snapkv 256`, `smollm2-135m full KV`."""
     if draft == LOOKUP:
         return draft
-    who = "" if draft == SELF else f"{last_part(draft) if kind_of(draft) == 'model' else draft} "
+    model, under = split_cascade(draft)
+    who = "" if draft == SELF else f"{last_part(model)}{under} "
     if draft_kv == FULL:
         return f"{who}full KV" if who else FULL
     return f"{who}{selector}" + ("" if budget is None else f" {budget}")

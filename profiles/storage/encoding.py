@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from magicdec.engine.events import PHASES
-from magicdec.profiles.storage.fields import model_name
+from magicdec.profiles.storage.drafter import draft_name
 from magicdec.profiles.storage.header import Header
 from magicdec.profiles.storage.schema import (
     SCHEMA,
@@ -33,7 +33,7 @@ def header_to_json(header: Header) -> dict[str, Any]:
             "max_new_tokens": header.max_new_tokens,
         },
         "grid": {name: list(values) for name, values in asdict(header.grid).items()}
-        | {"draft": list(map(model_name, header.grid.draft))},
+        | {"draft": list(map(draft_name, header.grid.draft))},
     }
 
 
@@ -71,7 +71,7 @@ def key_to_json(key: CellKey) -> dict[str, Any]:
     return {
         **asdict(key),
         "selector_options": dict(key.selector_options),
-        "draft": model_name(key.draft),
+        "draft": draft_name(key.draft),
     }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from magicdec.engine.errors import ConfigError
 from magicdec.profiles.records import RUN_SCHEMA
 from magicdec.profiles.storage.decoding import cell_from_json, header_from_json
-from magicdec.profiles.storage.fields import model_name
+from magicdec.profiles.storage.drafter import draft_name
 from magicdec.profiles.storage.header import Grid
 from magicdec.profiles.storage.schema import Profile
 
@@ -58,7 +58,7 @@ def _translated(run: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
             "gamma": config["gamma"],
             "temperature": config["temperature"],
             "draft_weights": env.get("draft_weights", config["draft_weights"]),
-            "draft": model_name(config.get("draft", "self")),
+            "draft": draft_name(config.get("draft", "self")),
             "draft_kv": config.get("draft_kv", "selected"),
             "tree": config.get("tree"),
             "tree_nodes": config.get("tree_nodes"),

@@ -13,25 +13,35 @@ from magicdec.engine.acceptance import make_rule
 from magicdec.engine.cache import KVCache
 from magicdec.engine.clock import Clock
 from magicdec.engine.config import DecodeConfig, SamplingConfig
+from magicdec.engine.draft_room import DraftRoom
 from magicdec.engine.drafting import make_drafter
+from magicdec.engine.errors import ConfigError
 from magicdec.engine.prefill import prefill
 from magicdec.engine.request import Request
 from magicdec.engine.row import Row
 from magicdec.engine.sampling import distribution
+from magicdec.engine.selectors.base import SELECTORS
 from magicdec.engine.step import speculative_step
 from magicdec.kernels.attention import get_backend
 
 CPU = torch.device("cpu")
-INNER = ["lookup", "layers:1"]
+INNER = ["lookup", "layers:1", "other"]
 GREEDY = SamplingConfig()
 SAMPLED = SamplingConfig(temperature=1.3, top_p=0.95, seed=5)
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 
 
 class Bench:
-    """Prefilled rows that each of several drafters can continue."""
+    """Prefilled rows that each of several drafters can continue.
 
-    def __init__(self, model, tokenizer, prompts, sampling=GREEDY, gamma=6, **settings) -> None:
+    small: the model that draft `other` names; without it the model's first layer, which then has a
+    cache of its own.
+    """
+
+    def __init__(
+        self, model, tokenizer, prompts, sampling=GREEDY, gamma=6, small=None, **settings
+    ) -> None:
+        self.small = small or model.first(1)
         self.model, self.gamma, self.sampling = model, gamma, sampling
         self.settings = dict(
             max_new_tokens=60, gamma=gamma, ignore_eos=True, draft_weights="same", budget=10,
@@ -51,7 +61,9 @@ class Bench:
     def drafter(self, draft: str):
         config = DecodeConfig(**self.settings, draft=draft)
         longest = max(len(row.request.tokens) for row in self.rows)
-        made = make_drafter(self.cache, config, None, context=longest, chunk=16, clock=Clock())
+        made = make_drafter(
+            self.cache, config, self.small, context=longest, chunk=16, clock=Clock()
+        )
         for row in self.rows:
             made.admit(row.slot)
         return made
@@ -190,6 +202,7 @@ def test_a_middle_that_sees_everything_is_always_accepted(tiny, prompt, decode, 
         got = decode(
             tiny().ours, [prompt(45), prompt(20), prompt(1)], gamma=4, draft=f"{inner}+self",
             draft_kv="full", max_new_tokens=41, ignore_eos=True, sampling=sampling,
+            draft_decoder=tiny().ours.first(1),
         )  # fmt: skip
         assert all(row.accepted == row.drafted for step in got.steps for row in step.rows)
         assert len(got.steps) == 8
@@ -200,3 +213,54 @@ def test_a_middle_that_sees_everything_is_always_accepted(tiny, prompt, decode, 
 def test_only_a_cascade_reports_inner_drafts(tiny, prompt, decode):
     assert decode(tiny().ours, [prompt(9)], gamma=2).events[-1].inner is None
     assert decode(tiny().ours, [prompt(9)], gamma=0, draft="lookup+self").events[-1].inner is None
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+def test_after_every_step_the_inner_models_cache_is_that_of_the_accepted_text(
+    tiny, prompt, tokenizer, sampling
+):
+    """Compared with one that only ever saw accepted tokens, in two layers: the second one's keys
+    tell what the first attended to."""
+    small = tiny("qwen2", vocab_size=8, seed=5).ours
+    bench = Bench(few(tiny), tokenizer, loops(prompt), sampling, small=small, selector="snapkv")
+    cascade, alone = bench.drafter("other+self"), bench.drafter("other")
+    inner, drafted = cascade._inner, []
+    for most in ([6, 6, 6, 6], [3, 6, 1, 5], [1, 1, 1, 1], [6, 0, 2, 4], [2, 2, 2, 2]):
+        before = list(bench.cache.lengths)
+        drafted += bench.step(cascade, most)
+        grown = [a - b for a, b in zip(bench.cache.lengths, before, strict=True)]
+        alone.catch_up(bench.rows, grown)
+        inner.catch_up(bench.rows)
+        ours, theirs = inner.drafter._view, alone._view
+        for slot in range(4):
+            entries = ours.entries(slot)
+            assert entries == theirs.entries(slot)
+            for mine, other in ((ours.store.k, theirs.store.k), (ours.store.v, theirs.store.v)):
+                torch.testing.assert_close(
+                    mine[:, slot, :, :entries], other[:, slot, :, :entries], **CLOSE
+                )
+    outcomes = {(one.accepted > 0, one.accepted < one.drafted) for one in drafted if one.drafted}
+    assert len(outcomes) > 2, "drafts were accepted as a whole, in part and not at all"
+    assert 0 < cascade.counts.inner_accepted < cascade.counts.inner_drafted
+
+
+@pytest.mark.parametrize("kv", [{"draft_kv": "full"}, {"selector": "streaming"}])
+def test_an_inner_model_keeps_to_its_trained_window(tiny, prompt, decode, kv):
+    """Of a long prompt it sees the end; no position is beyond what it was trained for."""
+    small = tiny("qwen2", seed=5, max_position_embeddings=96).ours
+    prompts, common = [prompt(90), prompt(12)], dict(max_new_tokens=60, ignore_eos=True)
+    room = DraftRoom.of(
+        small.spec, SELECTORS.create("full"), DecodeConfig(draft="other+self", gamma=4, **common),
+        rows=2, context=90,
+    )  # fmt: skip
+    assert room.prompt + 60 + room.scratch == 96 + 1
+    got = decode(
+        tiny().ours, prompts, gamma=4, draft="other+self", budget=12, draft_decoder=small, **kv,
+        **common,
+    )  # fmt: skip
+    assert got.tokens == decode(tiny().ours, prompts, gamma=0, **common).tokens
+    with pytest.raises(ConfigError, match="draft other: its trained window of 96 tokens has no"):
+        decode(
+            tiny().ours, prompts, gamma=4, draft="other+self", draft_decoder=small,
+            max_new_tokens=90,
+        )  # fmt: skip

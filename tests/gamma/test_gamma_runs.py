@@ -63,12 +63,13 @@ DRAFTS = {
     "lookup": dict(draft="lookup"),
     "cascade": dict(draft="lookup+self", selector="snapkv"),
     "cascade of layers": dict(draft="layers:1+self", selector="window"),
+    "cascade of models": dict(draft="other+self", selector="streaming"),
 }
 
 
-def other(tiny):
+def other(tiny, **changes):
     """A model of the same vocabulary that knows nothing of the target."""
-    return tiny("qwen2", seed=5, num_hidden_layers=1, num_key_value_heads=1).ours
+    return tiny("qwen2", seed=5, num_hidden_layers=1, num_key_value_heads=1, **changes).ours
 
 
 PAIRS = [
@@ -106,6 +107,21 @@ def test_after_plain_steps_a_draft_that_sees_everything_is_still_always_right(
     )  # fmt: skip
     assert all(row.accepted == row.drafted for step in got.steps for row in step.rows)
     assert sum(row.drafted for step in got.steps for row in step.rows) > 60
+
+
+@pytest.mark.parametrize("draft_kv", ["full", "selected"])
+def test_a_model_under_itself_is_always_right(tiny, prompt, decode, draft_kv):
+    """A cascade in which all three are one model that sees everything: a token that the inner one
+    missed, saw twice or still held of another draft would show as a rejection. Rows come late."""
+    got = decode(
+        tiny().ours, [prompt(45), prompt(20), prompt(1), prompt(33)], slots=2, gamma=7,
+        draft="other+self", draft_kv=draft_kv, selector="snapkv", budget=200,
+        gamma_policy=Script((0, 7, 1, 2, 0, 0, 3, 5)), draft_decoder=tiny().ours,
+        max_new_tokens=60, ignore_eos=True,
+    )  # fmt: skip
+    assert all(row.accepted == row.drafted for step in got.steps for row in step.rows)
+    inner = got.events[-1].inner
+    assert inner.accepted == inner.drafted > 60
 
 
 class Untouched(Drafter):
@@ -200,7 +216,7 @@ def test_a_draft_without_a_threshold_has_its_full_length():
     assert confidence.lengths == [3, 1]
 
 
-@pytest.mark.parametrize("draft", ["snapkv", "model, full", "cascade", "cascade of layers"])
+@pytest.mark.parametrize("draft", ["snapkv", "model, full", "cascade", "cascade of models"])
 def test_sampled_text_of_an_adaptive_row_does_not_depend_on_its_mates(tiny, prompt, decode, draft):
     prompts = [prompt(n) for n in RAGGED]
     settings = dict(
@@ -243,6 +259,7 @@ EXACT = {
     "adaptive cascade": dict(gamma_policy=Adaptive(0.3), draft="layers:1+self"),
     "lookup+self": dict(draft="lookup+self"),
     "layers:1+self": dict(draft="layers:1+self"),
+    "other+self": dict(draft="other+self"),
     "auto": dict(gamma_policy=Auto()),
     "on and off": dict(gamma_policy=Script((0, 3, 1, 0))),
 }
@@ -254,7 +271,8 @@ def test_sampled_tokens_are_distributed_as_the_targets(tiny, decode, name):
     sampling = SamplingConfig(temperature=1.5, top_p=0.95, seed=11)
     got = decode(
         model, [PROMPT] * ROWS, slots=100, gamma=3, budget=4, selector="window",
-        max_new_tokens=4, ignore_eos=True, sampling=sampling, **EXACT[name],
+        max_new_tokens=4, ignore_eos=True, sampling=sampling,
+        draft_decoder=other(tiny, vocab_size=VOCABULARY), **EXACT[name],
     )  # fmt: skip
     accepted = [(r.accepted, r.drafted) for step in got.steps for r in step.rows]
     assert any(a for a, _ in accepted) and any(a < d for a, d in accepted)

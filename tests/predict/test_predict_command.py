@@ -415,7 +415,7 @@ def test_other_drafters_are_priced(capsys: pytest.CaptureFixture[str]) -> None:
     "arguments",
     [("--draft", "layers:99"), ("--draft", "layers:x"), ("--draft", "lookup", "--budget", "64"),
      ("--draft", "lookup", "--draft-model", "llama-3.2-1b"), ("--draft", "no-such-model"),
-     ("--draft", "lookup+self"), ("--draft", "layers:16+self")],
+     ("--draft", "lookup+self"), ("--draft", "layers:16+self"), ("--draft", "llama-3.2-1b+self")],
 )  # fmt: skip
 def test_drafts_that_cannot_be_priced_are_one_line(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]

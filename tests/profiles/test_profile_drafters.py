@@ -56,8 +56,11 @@ def test_they_survive_the_file(make, cells, tmp_path):
 
 
 def test_a_draft_models_folders_stay_private(make):
-    written = cell_to_json(drawn(make.cell(), draft="/home/me/drafts/tiny"))
-    assert written["key"]["draft"] == "tiny"
+    for under in ("", "+self"):
+        for folder in ("/home/me/drafts/tiny", "~/tiny/"):
+            cell = drawn(make.cell(), draft=f"{folder}{under}")
+            assert cell_to_json(cell)["key"]["draft"] == f"tiny{under}"
+            assert cell.key.way == f"tiny{under} snapkv 256"
 
 
 def older(lines: list[str]) -> str:
@@ -202,6 +205,7 @@ def test_a_run_of_another_drafter_is_a_profile(make, tmp_path):
         ({"draft": "lookup"}, "--draft lookup"),
         ({"draft_kv": "full"}, "--draft-kv full"),
         ({"draft": "layers:2+self"}, "--draft layers:2+self --selector snapkv --budget 256"),
+        ({"draft": "org/tiny+self"}, "--draft org/tiny+self --selector snapkv --budget 256"),
         ({"draft": "layers:2", "temperature": 0.5},
          "--draft layers:2 --selector snapkv --budget 256 --temperature 0.5"),
     ],

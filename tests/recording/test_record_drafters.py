@@ -44,6 +44,21 @@ def test_every_drafter_is_measured_and_lossless(
     assert path.read_bytes() == before, "all of it was there"
 
 
+def test_a_model_under_the_self_draft_keeps_its_name(
+    record: Record, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "cascade.jsonl"
+    cascade = ("-o", str(path), "--draft", f"{model}+self", "--budget", "24")
+    assert record(*cascade, grid=SMALL) == 0, capsys.readouterr().err
+    (cell,) = read_profile(path).cells
+    assert cell.key.kind == "cascade" and cell.key.draft == f"{model.name}+self"
+    assert cell.key.way == f"{model.name}+self snapkv 24"
+    assert cell.status == "ok" and cell.lossless.ok
+    before = path.read_bytes()
+    assert str(tmp_path).encode() not in before, "no folder of the user's"
+    assert record(*cascade, grid=SMALL) == 0 and path.read_bytes() == before
+
+
 def test_trees_are_cells_like_others(
     record: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -97,7 +97,12 @@ def test_who_drafts_is_a_knob_and_what_has_no_price_says_so(
         assert "no preview: costs are known of" in text_of(app)
         await pilot.press("enter", "tab", *"layers:20", "enter")
         assert app.controller.settings.draft == "layers:20"
-        await pilot.press("r")
+        for cascade in ("layers:2+self", "tiny+self"):
+            await pilot.press("enter", "tab", *cascade, "enter")
+            await settle(pilot)
+            assert app.controller.settings.draft == cascade
+            assert "no preview: costs are known of" in text_of(app)
+        await pilot.press("enter", "tab", *"layers:20", "enter", "r")
         assert link.runs[-1].settings.draft == "layers:20"
 
     drive(app, steps)
