@@ -8,8 +8,9 @@ from magicdec.engine.cascade import CascadeDrafter
 from magicdec.engine.clock import Clock
 from magicdec.engine.config import LOOKUP, DecodeConfig
 from magicdec.engine.draft_model import ModelDrafter
+from magicdec.engine.draft_selector import draft_selector
 from magicdec.engine.draft_view import make_view
-from magicdec.engine.drafter import Drafter, SelfDrafter, draft_selector, draft_weights
+from magicdec.engine.drafter import Drafter, SelfDrafter, draft_weights
 from magicdec.engine.errors import require
 from magicdec.engine.lookup import LookupDrafter
 from magicdec.engine.model.decoder import Decoder

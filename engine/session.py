@@ -12,7 +12,7 @@ from magicdec.engine.clock import Clock
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.draft_checkpoint import open_draft
 from magicdec.engine.draft_room import DraftRoom
-from magicdec.engine.drafter import draft_selector
+from magicdec.engine.draft_selector import draft_selector
 from magicdec.engine.drafting import check_layers
 from magicdec.engine.engine import Engine
 from magicdec.engine.environment import environment
