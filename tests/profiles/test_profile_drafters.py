@@ -24,6 +24,7 @@ WAYS = {
     "layers:2 snapkv 256": {"draft": "layers:2"},
     "draftling full KV": {"draft": "org/draftling", "draft_kv": "full"},
     "draftling snapkv 64": {"draft": "org/draftling", "budget": 64},
+    "snapkv 256 γ adaptive": {"gamma_policy": "adaptive"},
 }
 
 
@@ -55,9 +56,11 @@ def test_they_survive_the_file(make, cells, tmp_path):
     assert "lookup" in cells[1].key.label and "256" not in cells[1].key.label
 
 
-def test_a_draft_models_folders_stay_private(make):
-    written = cell_to_json(drawn(make.cell(), draft="/home/me/drafts/tiny"))
-    assert written["key"]["draft"] == "tiny"
+def test_folders_stay_private(make):
+    written = cell_to_json(
+        drawn(make.cell(), draft="/home/me/drafts/tiny", gamma_policy="/home/me/plan.toml")
+    )
+    assert written["key"]["draft"] == "tiny" and written["key"]["gamma_policy"] == "plan.toml"
 
 
 def older(lines: list[str]) -> str:
@@ -112,6 +115,7 @@ def test_a_way_becomes_the_settings_that_draft_so(make, cells):
         assert config.gamma == 5 and config.max_new_tokens == 7
         assert config.draft == change.get("draft", "self")
         assert config.draft_kv == change.get("draft_kv", "selected")
+        assert config.gamma_policy.name == change.get("gamma_policy", "fixed")
     assert cells[0].key.drafter.config(base, 2).draft == "self"
 
 
@@ -129,6 +133,17 @@ def test_tables_name_them(make, cells, tmp_path, magicdec, monkeypatch):
     assert rows[1]["budget"] == rows[1]["selector"] == "" and rows[3]["budget"] == "256"
     code, out, _ = magicdec("profile", "compare", path, path)
     assert code == 0 and all(name in out for name in ("lookup", "layers:2 snapkv 256"))
+
+
+def test_an_export_leaves_out_a_gamma_that_changes(make, tmp_path, magicdec):
+    changing = drawn(make.cell(verify=0.01), gamma_policy="adaptive")
+    path = make.write(tmp_path / "p.jsonl", make.cell(), changing)
+    code, _, err = exported(magicdec, path, "vllm", "--draft-model", "D")
+    assert code == 0 and "left out for a gamma that changes: 1 of the cells" in err
+    alone = make.write(tmp_path / "q.jsonl", changing)
+    code, _, err = exported(magicdec, alone, "vllm", "--draft-model", "D")
+    assert code == 2 and "no engine can be told" in err and err.count("\n") == 1
+    assert "γ adaptive up to" in changing.key.label and "γ adaptive" not in make.cell().key.label
 
 
 FORMATS = ("vllm", "vllm-experimental", "vllm-sparse", "sglang", "tensorrt-llm", "llama.cpp",
