@@ -13,10 +13,10 @@ from magicdec.engine.acceptance import Proposal, Rule
 from magicdec.engine.cache import Observer
 from magicdec.engine.confidence import Confidence
 from magicdec.engine.config import LOOKUP, DecodeConfig, DraftWeights
-from magicdec.engine.draft_selector import draft_selector
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.row import Text
+from magicdec.engine.selection import draft_selector
 from magicdec.engine.trees.tree import Nodes
 from magicdec.engine.views.base import DraftView
 from magicdec.kernels.linear import int8_unsupported

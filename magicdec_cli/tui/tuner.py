@@ -15,6 +15,7 @@ from magicdec.cli.tune_deliver import tuned_profile
 from magicdec.cli.tune_page import headline
 from magicdec.cli.tune_session import TuneOutcome
 from magicdec.engine.config import DecodeConfig
+from magicdec.engine.gamma.policy import FIXED
 from magicdec.profiles.storage.encoding import cell_to_json, header_to_json
 from magicdec.profiles.tuning.preparing import config_of
 from magicdec.profiles.tuning.pricing import Option
@@ -27,7 +28,7 @@ def asked(settings: Settings, sources: Sequence[str], selectors: Sequence[str]) 
     for a selector that cannot be tried."""
     own = dataclasses.replace(
         settings, draft=DECODE.draft, draft_kv=DECODE.draft_kv, tree=DECODE.tree,
-        gamma=DECODE.gamma, gamma_policy=DECODE.gamma_policy.name,
+        gamma_policy=FIXED.name,
     )  # fmt: skip
     grids = Grids(own, {"selector": tuple(selectors)})
     wanted = question(
@@ -60,15 +61,13 @@ def ended(
 
 def put(settings: Settings, found: DecodeConfig) -> Settings:
     """The settings with what the tuner decides."""
-    decided = dataclasses.replace(
-        settings, gamma=found.gamma, gamma_policy=found.gamma_policy.name, tree=found.tree
-    )
+    decided = dataclasses.replace(settings, gamma=found.gamma, gamma_policy=FIXED.name)
     if found.gamma == 0:
         return decided
     return dataclasses.replace(
         decided, draft=found.draft, draft_kv=found.draft_kv, selector=found.selector,
         selector_option=dict(found.selector_options), budget=found.budget,
-        draft_weights=found.draft_weights,
+        draft_weights=found.draft_weights, tree=found.tree,
     )  # fmt: skip
 
 

@@ -156,7 +156,7 @@ def test_what_there_is_no_time_for_is_named(tune: Tune, monkeypatch: pytest.Monk
         (("--tree", "specexec", "--selector", "quest"), "--tree specexec --tree-nodes 16 is draft"),
         (("--tree", "specexec", "--draft", "lookup"), "add self to --draft"),
         (("--draft", "lookup+self", "--selector", "quest,topk"), "add snapkv or another one"),
-        (("--draft", "other+self"), "only lookup or layers:N can draft under self"),
+        (("--draft", "self+self"), "give lookup+self"),
         (("--draft", "lookup", "--gamma", "2,adaptive"), "lookup has none; add self to --draft"),
         (("--gamma", "adaptive", "--verify", "0"), "--verify 0 makes no real runs"),
         (("--gamma", "missing.toml"), "missing.toml"),
