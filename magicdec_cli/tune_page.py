@@ -49,8 +49,8 @@ def _parts(
             _text(command(outcome, found), look, "cyan"),
         ]
         rows = ranking_rows(answer, found, outcome.question.objective)
-        shown = columns(outcome.question.objective)
-        table, left_out = render(rows, shown, console.width, look)
+        wanted = columns(outcome.question.objective)
+        table, left_out = render(rows, wanted, console.width, look)
         below = _below(left_out, unpredicted(rows), look)
         yield [table, *(_text(line, look, "dim") for line in below)]
         yield [_text(" ".join(found.reasons), look, "")]
