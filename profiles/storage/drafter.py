@@ -84,20 +84,25 @@ class Drafter:
     @property
     def way(self) -> str:
         """Who drafts over what, short enough for a table: of a selector its class alone."""
-        chosen = "" if self.fixed else f" γ {last_part(self.gamma_policy)}"
-        return self._way(self.selector and self.selector.rpartition(":")[2]) + chosen
+        own = self._way(self.selector and self.selector.rpartition(":")[2])
+        return own if self.fixed else f"{own} {last_part(self.gamma_policy)}"
 
     @property
     def label(self) -> str:
+        own = self._label
+        return own if self.fixed else f"{own}, {last_part(self.gamma_policy)}"
+
+    def ahead(self, gamma: int) -> str:
+        """The label, with how far it drafts."""
+        most = f"{gamma}" if self.fixed else f"{last_part(self.gamma_policy)} up to {gamma}"
+        return f"{self._label}, γ {most}"
+
+    @property
+    def _label(self) -> str:
         options = "".join(f" {name}={value}" for name, value in self.selector_options)
         drawn = f", T {self.temperature:g}" if self.temperature else ""
         weights = "" if self.draft_weights == "same" else f", {self.draft_weights} draft"
-        chosen = "" if self.fixed else f", γ {last_part(self.gamma_policy)}"
-        return f"{self._way(f'{self.selector}{options}')}{weights}{drawn}{chosen}"
-
-    def ahead(self, gamma: int) -> str:
-        """The label with how far it drafts."""
-        return self.label + (f", γ {gamma}" if self.fixed else f" up to {gamma}")
+        return f"{self._way(f'{self.selector}{options}')}{weights}{drawn}"
 
     def _way(self, selector: str | None) -> str:
         grown = "" if self.tree == NO_TREE else f" {self.tree} {self.tree_nodes}"
