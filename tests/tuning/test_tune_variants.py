@@ -107,18 +107,21 @@ def test_they_are_rows_like_others_without_a_prediction(
     tune: Tune, slowed: Callable[..., None]
 ) -> None:
     slowed(lambda batch, config: config.tree == "none", 1e3)
-    page = tune(*PLACE, "--selector", "streaming", "--gamma", "2,adaptive", *TREE)
-    assert "Use streaming 40 specexec 6, int8 draft, γ 2: " in page
-    rows = [line.split("  ") for line in page.splitlines() if "streaming 40 " in line]
-    cells = {tuple(cell.strip() for cell in row if cell.strip())[-6:] for row in rows}
-    tree = next(row for row in cells if "specexec 6" in row[0])
-    assert tree[1] == "2" and tree[3:] == ("-", "-", "-"), (
-        "no range of one round, nothing predicted"
-    )
-    adaptive = next(row for row in cells if row[1] == "adaptive")
-    assert adaptive[0] == "streaming 40 int8" and adaptive[3:] == ("-", "-", "-")
+    asked = (*PLACE, "--selector", "streaming", "--gamma", "2,adaptive", *TREE)
+    page = tune(*asked, "--format", "md")
+    assert "**B 2, context 120. Use streaming 40 specexec 6, int8 draft, γ 2: " in page
+    table = [line[2:-2].split(" | ") for line in page.splitlines() if line.startswith("|")]
+    head, _, *cells = table
+    rows = [dict(zip(head, row, strict=True)) for row in cells]
+    unpredicted = {row["drafter"]: row["γ"] for row in rows if row["predicted"] == "-"}
+    assert unpredicted == {"streaming 40 specexec 6 int8": "2", "streaming 40 int8": "adaptive"}
+    for row in rows:
+        assert (row["Ω"] == "-") == (row["predicted"] == "-" or row["drafter"] == "plain decoding")
+        assert row["memory"] != "-"
     assert "cascades, trees and γ that changes are measured, not predicted" in page
-    assert page.rstrip().endswith("--to vllm --draft-model MODEL --tree none")
+    assert "--to vllm --draft-model MODEL --tree none" in page
+    page = tune(*asked)
+    assert "cascades, trees and γ that changes are measured, not predicted" in page
 
 
 def test_one_that_does_not_fit_in_memory_is_named(tune: Tune) -> None:
