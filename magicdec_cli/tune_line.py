@@ -30,10 +30,12 @@ def command_line(
     else:
         ahead = str(candidate.gamma) if drafter.fixed else drafter.gamma_policy
         parts += [*run_flags(drafter), "--gamma", ahead]
-        if drafter.tree != NO_TREE:
-            parts += ["--tree", drafter.tree, "--tree-nodes", str(drafter.tree_nodes)]
         if drafter.kind != "lookup":
             parts += ["--draft-weights", drafter.draft_weights]
+    if drafter is not None and drafter.tree != NO_TREE:
+        parts += ["--tree", drafter.tree, "--tree-nodes", str(drafter.tree_nodes)]
+    elif settings.tree != NO_TREE:  # of the user's own settings, which the run will read, too
+        parts += ["--tree", NO_TREE]
     for knob in KNOBS:
         value = getattr(settings, knob.name)
         if knob.name not in DECIDED and value != knob.default:

@@ -10,9 +10,12 @@ from typing import Any
 
 import pytest
 
+from magicdec.cli.knobs import Settings
 from magicdec.cli.main import run_command_line
+from magicdec.cli.tune_line import command_line
 from magicdec.engine.config import DecodeConfig
 from magicdec.profiles.storage.reading import read_profile
+from magicdec.profiles.tuning.candidate import PLAIN, Place
 
 Tune = Callable[..., str]
 PLACE = ("--batch", "2", "--context", "120", "--budget", "40", "--verify", "1", "--repeats", "1")
@@ -190,3 +193,10 @@ def test_a_cascade_of_more_layers_than_there_are_is_refused_before_anything_runs
     monkeypatch.setattr("magicdec.profiles.passes.Passes.run", lambda *given: pytest.fail("ran"))
     said = tune(*PLACE, "--draft", "self,layers:9+self", code=2, error=True)
     assert "draft layers:9 needs a model of more layers" in said
+
+
+def test_the_command_undoes_a_tree_of_the_users_settings() -> None:
+    """Which the run would read as well, and refuse beside --gamma 0."""
+    words = shlex.split(command_line(["d.txt"], Settings(tree="sequoia"), Place(1, 100), PLAIN))
+    assert words[words.index("--tree") + 1] == "none"
+    assert "--tree" not in command_line(["d.txt"], Settings(), Place(1, 100), PLAIN)
