@@ -18,24 +18,34 @@ if TYPE_CHECKING:
 def drafters(
     selectors: Sequence[str], budgets: Sequence[int], options: Mapping[str, object],
     drafts: Sequence[str] = (SELF,), kept: Sequence[str] = ("selected",),
-    trees: Sequence[tuple[str, int | None]] = ((NO_TREE, None),),
+    trees: Sequence[tuple[str, int | None]] = ((NO_TREE, None),), left_out: list[str] | None = None,
 ) -> list[Drafter]:  # fmt: skip
     """Every draft with every selector and budget, as far as it has use for them: lookup has for
     neither, and what sees the whole cache has no budget.
 
     kept: values of `draft_kv`; trees: kinds with their most nodes, which only the model itself and
-    its first layers draft. An option is for those selectors that have it. Raises ConfigError
-    for one that none has, for a bad value and for a budget that a selector cannot work with.
+    its first layers draft. left_out: gets a line for each combination that cannot be. An option is
+    for those selectors that have it. Raises ConfigError for one that none has, for a bad value, for
+    a budget that a selector cannot work with, and where no combination can be.
     """
+    from magicdec.engine.selectors.base import chosen_once
     from magicdec.profiles.survey.surveying import Drafter
 
     found: dict[tuple[object, ...], Drafter] = {}
+    impossible: dict[str, None] = {}
 
     def add(drafter: Drafter) -> None:
-        itself = kind_of(drafter.draft) in ("self", "layers")
-        for kind, nodes in trees if itself else [(NO_TREE, None)]:
-            grown = replace(drafter, tree=kind, tree_nodes=None if kind == NO_TREE else nodes)
-            key = (grown.draft, grown.draft_kv, grown.selector, grown.budget, kind)
+        kind = kind_of(drafter.draft)
+        once = drafter.selector is None or chosen_once(drafter.selector)
+        if kind == "cascade" and not once:
+            impossible[f"cascade {drafter.draft} over {drafter.selector}"] = None
+            return
+        for tree, nodes in trees if kind in ("self", "layers") else [(NO_TREE, None)]:
+            if tree != NO_TREE and not once:
+                impossible[f"tree {tree} over {drafter.selector}"] = None
+                continue
+            grown = replace(drafter, tree=tree, tree_nodes=None if tree == NO_TREE else nodes)
+            key = (grown.draft, grown.draft_kv, grown.selector, grown.budget, tree)
             found.setdefault((*key, grown.tree_nodes), grown)
 
     of_selectors = _selectors(selectors, options)
@@ -55,6 +65,11 @@ def drafters(
                 for budget in budgets:
                     selector.ring(budget)
                     add(Drafter(name, budget, own, draft=draft))
+    lines = [f"{what}, which chooses entries again and again" for what in impossible]
+    if not found:
+        raise ConfigError(f"nothing to draft with: {lines[0]}; give snapkv or another selector")
+    if left_out is not None:
+        left_out += lines
     return list(found.values())
 
 

@@ -8,10 +8,8 @@ from collections.abc import Mapping, Sequence
 from magicdec.cli.knobs import ADAPTIVE, AUTO, Settings
 from magicdec.cli.prediction import usable_calibration, work_of
 from magicdec.engine.config import SELF, DecodeConfig
-from magicdec.engine.gamma.auto import Auto
-from magicdec.engine.gamma.policy import GammaPolicy
 from magicdec.engine.request import Request
-from magicdec.profiles.gamma_prices import CalibratedPrices, adaptive, first_guess
+from magicdec.profiles.gamma_prices import priced
 
 
 def with_calibration(
@@ -24,14 +22,7 @@ def with_calibration(
     calibration, _ = usable_calibration(settings, env)
     if calibration is None:
         return config
-    work = work_of(settings, env, requests)
-    policy: GammaPolicy
-    if settings.gamma_policy == ADAPTIVE:
-        policy = adaptive(calibration, work)
-    else:
-        guess, assumed = first_guess(calibration, work)
-        source = f"calibration of {calibration.created[:10]}, acceptance at first {assumed.source}"
-        policy = Auto(CalibratedPrices(calibration, work), guess, source)
+    policy = priced(config.gamma_policy, calibration, work_of(settings, env, requests))
     return dataclasses.replace(config, gamma_policy=policy)
 
 

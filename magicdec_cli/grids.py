@@ -32,7 +32,7 @@ class Grids:
 
 
 TREES = ("tree", "tree_nodes", "tree_rates")
-NO_TREES = "--tree is for `magicdec run` and `magicdec profile record`; leave it out"
+NO_TREES = "--tree is for `magicdec run`, `tune` and `profile record`; leave it out"
 
 
 def refuse_cascades(drafts: Sequence[str]) -> None:
@@ -41,7 +41,7 @@ def refuse_cascades(drafts: Sequence[str]) -> None:
         require(
             not draft.endswith(UNDER_SELF),
             f"--draft {draft}: a cascade drafts what self does, only sooner, so a survey cannot "
-            "tell them apart; give self here, and measure the cascade by `magicdec profile record`",
+            "tell them apart; give self here, and measure the cascade by `magicdec tune`",
         )
 
 
@@ -53,6 +53,15 @@ def read_grids(flags: Mapping[str, Any], names: Sequence[str]) -> Grids:
     if "gamma" in names and settings.gamma_policy != "fixed":  # a policy in a file is for run
         settings = replace(settings, gamma=DECODE.gamma, gamma_policy="fixed")
     return Grids(settings, given)
+
+
+def apart(name: str, text: str) -> tuple[str | None, tuple[str, ...]]:
+    """A grid without the words that its setting takes besides numbers, None when that leaves
+    nothing; and these words, each once: `1-6,auto`."""
+    items = [item.strip() for item in text.split(",")]
+    words = [item for item in items if _KNOBS[name].is_word(item)]
+    rest = [item for item in items if item not in words]
+    return ",".join(rest) if rest else None, tuple(dict.fromkeys(words))
 
 
 def grid_values(name: str, text: str) -> tuple[Any, ...]:

@@ -22,7 +22,7 @@ class Knob:
     high: float | None = None
     unset: str = ""  # what None means; empty when None is not allowed
     words: tuple[str, ...] = ()  # what a whole number may be instead; ".toml": such a file
-    words_mean: str = ""  # help on those, which a grid does not take
+    words_mean: str = ""  # help on those, which few grids take
     label: str = ""  # its name in the app; empty: the app does not show it
 
     @property
@@ -64,7 +64,7 @@ class Knob:
         try:
             match self.kind:
                 case "int":
-                    return text if self._word(text) else self.check(int(text), source)
+                    return text if self.is_word(text) else self.check(int(text), source)
                 case "float":
                     return self.check(float(text), source)
                 case "bool":
@@ -92,7 +92,7 @@ class Knob:
                 return value
             case ("int", int() as number) if not isinstance(value, bool) and self._fits(number):
                 return number
-            case ("int", str()) if self._word(value):
+            case ("int", str()) if self.is_word(value):
                 return value
             case ("float", int() | float() as real) if not isinstance(value, bool) and self._fits(
                 real
@@ -110,7 +110,7 @@ class Knob:
                 return {str(key).replace("-", "_"): item for key, item in value.items()}
         raise self._error(value, source)
 
-    def _word(self, text: str) -> bool:
+    def is_word(self, text: str) -> bool:
         return any(
             text.endswith(word) if word.startswith(".") else text == word for word in self.words
         )

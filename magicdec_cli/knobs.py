@@ -9,7 +9,6 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from pathlib import Path
 from typing import Any, Literal
 
 from magicdec.cli.knob import Knob
@@ -23,8 +22,7 @@ from magicdec.engine.config import (
     DecodeConfig,
     SamplingConfig,
 )
-from magicdec.engine.gamma.auto import Auto
-from magicdec.engine.gamma.policy import FIXED, Adaptive, GammaPolicy
+from magicdec.engine.gamma.policy import GammaPolicy
 
 AUTO, ADAPTIVE, SCHEDULE = "auto", "adaptive", ".toml"  # what --gamma takes besides a number
 
@@ -205,16 +203,9 @@ class Settings:
     @property
     def policy(self) -> GammaPolicy:
         """What --gamma names, before a calibration is asked. Raises ConfigError for a file."""
-        match self.gamma_policy:
-            case "fixed":
-                return FIXED
-            case "auto":
-                return Auto()
-            case "adaptive":
-                return Adaptive()
-        from magicdec.profiles.gamma_schedule import read_schedule
+        from magicdec.profiles.gamma_names import policy_of
 
-        return read_schedule(Path(self.gamma_policy))
+        return policy_of(self.gamma_policy)
 
     @property
     def cascades(self) -> bool:

@@ -55,7 +55,7 @@ profile = _group(
 
 app.command("run", cls=HelpWithTerms, epilog=EPILOG)(with_common(with_settings(run)))
 app.command("tune", cls=TuneHelp, epilog=TUNE_EPILOG)(
-    with_common(with_settings(tune, grids=TUNE_GRIDS, refused=TREES))
+    with_common(with_settings(tune, grids=TUNE_GRIDS, worded=("gamma",)))
 )
 app.command("tui", cls=GroupedHelp, epilog=EPILOG)(with_common(with_settings(tui, refused=TREES)))
 app.command("predict", cls=PredictHelp, epilog=PREDICT_EPILOG)(with_common(predict))

@@ -21,19 +21,28 @@ def with_settings(
     groups: Collection[str] | None = None,
     grids: Mapping[str, str] | None = None,
     refused: Collection[str] = (),
+    worded: Collection[str] = (),
 ) -> Command:
     """Replaces the parameter `flags` of `command` by one option per knob, or per knob of `groups`.
 
     grids: knobs of which the command takes several values and reads them itself; to each its
     default, empty for the knob's own. refused: knobs that its help leaves out, because the command
-    refuses them, in words that say who takes them.
+    refuses them, in words that say who takes them. worded: grids that also take the words of their
+    knobs.
     `flags` then holds what was given, by name. Values arrive as text: environment variables and
     files are checked by the same code, so a bad value reads the same wherever it comes from.
     """
     signature = inspect.signature(command, eval_str=True)
     own = [p for p in signature.parameters.values() if p.name != "flags"]
     knobs = [knob for knob in KNOBS if groups is None or knob.group in groups]
-    made = [_option(k, (grids or {}).get(k.name), hidden=k.name in refused) for k in knobs]
+    several = grids or {}
+    made = [
+        _option(
+            k, several.get(k.name), hidden=k.name in refused,
+            words=k.name not in several or k.name in worded,
+        )
+        for k in knobs
+    ]  # fmt: skip
 
     @functools.wraps(command)
     def wrapper(**given: Any) -> int | None:
@@ -80,7 +89,7 @@ def _resigned(wrapper: Any, parameters: list[inspect.Parameter]) -> Command:
     return result
 
 
-def _option(knob: Knob, grid: str | None, *, hidden: bool) -> inspect.Parameter:
+def _option(knob: Knob, grid: str | None, *, hidden: bool, words: bool) -> inspect.Parameter:
     if knob.kind == "bool":
         kind: Any = bool | None
         declared = typer.Option(
@@ -90,7 +99,7 @@ def _option(knob: Knob, grid: str | None, *, hidden: bool) -> inspect.Parameter:
     else:
         kind = list[str] | None if knob.kind in ("list", "map") else str | None
         declared = typer.Option(
-            knob.flag, help=f"{knob.help}{'' if grid else knob.words_mean}{_notes(knob, grid)}",
+            knob.flag, help=f"{knob.help}{knob.words_mean if words else ''}{_notes(knob, grid)}",
             metavar=_metavar(knob) if grid is None else "GRID",
             rich_help_panel=knob.group, show_default=False, hidden=hidden,
         )  # fmt: skip

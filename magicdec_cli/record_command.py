@@ -82,6 +82,8 @@ def record(
     from magicdec.cli.record_session import RecordPlan, record_session
 
     plan = RecordPlan.of(grids, tuple(docs or given.documents), path, times)
+    for what in plan.left_out:
+        TERMINAL.note(f"note: no cells of {what}")
     display = choose_display(quiet)
     before_exit(display.close)
     try:

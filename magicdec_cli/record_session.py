@@ -44,6 +44,7 @@ class RecordPlan:
     documents: Sequence[str]
     path: Path
     repeat: int
+    left_out: Sequence[str] = ()  # combinations of the grid that cannot be
 
     @classmethod
     def of(cls, grids: Grids, documents: Sequence[str], path: Path, repeat: int) -> RecordPlan:
@@ -56,10 +57,11 @@ class RecordPlan:
             0 not in gammas,
             "gamma 0 is plain decoding, which every cell is compared with; leave it out",
         )
+        left_out: list[str] = []
         found = drafters(
             grids.values("selector"), grids.values("budget"), settings.selector_option,
             grids.values("draft"), grids.values("draft_kv"),
-            list(itertools.product(grids.values("tree"), grids.values("tree_nodes"))),
+            list(itertools.product(grids.values("tree"), grids.values("tree_nodes"))), left_out,
         )  # fmt: skip
         temperatures = grids.values("temperature")
         coldest = min(temperatures)
@@ -73,7 +75,7 @@ class RecordPlan:
         )  # fmt: skip
         # Checked at the coldest: what has no effect on greedy cells must not be asked of them.
         base = _plain(settings, coldest)
-        return cls(settings, base, found, grid, documents, path, repeat)
+        return cls(settings, base, found, grid, documents, path, repeat, left_out)
 
     def cells(self, session: Session) -> dict[CellKey, DecodeConfig]:
         """Every combination, once; `auto` weights are what they come to here.

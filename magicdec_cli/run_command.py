@@ -9,7 +9,7 @@ import typer
 
 from magicdec.cli.console import TERMINAL, one_line
 from magicdec.cli.interrupts import INTERRUPTED, before_exit
-from magicdec.engine.config import DecodeConfig
+from magicdec.engine.config import LOOKUP, DecodeConfig
 from magicdec.engine.errors import MagicdecError, require
 
 
@@ -83,6 +83,7 @@ def run(
 
 def _check(config: DecodeConfig, compare: bool) -> None:
     """Everything that can be known to fail without a model. Raises ConfigError."""
+    from magicdec.engine.selection import draft_selector
     from magicdec.engine.selectors.base import SELECTORS
 
     require(
@@ -94,6 +95,8 @@ def _check(config: DecodeConfig, compare: bool) -> None:
         "gamma 0 drafts no tree; give --gamma 3, the most generations of it, or leave --tree out",
     )
     SELECTORS.create(config.selector, config.selector_options)
+    if config.gamma > 0 and config.draft != LOOKUP:
+        draft_selector(config)
 
 
 def _deliver(outcome: Any, json: bool) -> int | None:

@@ -13,9 +13,8 @@ from typing import Any
 import platformdirs
 
 from magicdec.cli.knob import Knob
-from magicdec.cli.knobs import KNOBS, SCHEDULE, Settings
+from magicdec.cli.knobs import KNOBS, Settings
 from magicdec.engine.errors import ConfigError
-from magicdec.engine.gamma.policy import MOST_CHOSEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +60,9 @@ def _gamma(given: int | str) -> dict[str, Any]:
     """γ and what chooses it, from the number, word or file name that --gamma gave."""
     if isinstance(given, int):
         return {"gamma": given}
-    if not given.endswith(SCHEDULE):
-        return {"gamma": MOST_CHOSEN, "gamma_policy": given}
-    from magicdec.profiles.gamma_schedule import read_schedule
+    from magicdec.profiles.gamma_names import most_of
 
-    return {"gamma": read_schedule(Path(given)).most, "gamma_policy": given}
+    return {"gamma": most_of(given), "gamma_policy": given}
 
 
 def read_file(path: Path) -> dict[str, Any]:

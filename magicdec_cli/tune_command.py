@@ -11,9 +11,11 @@ import typer
 
 from magicdec.cli.console import TERMINAL
 from magicdec.cli.drafter_grid import drafters
-from magicdec.cli.grids import GRAMMAR, Grids, read_grids, refuse_cascades
+from magicdec.cli.grids import GRAMMAR, Grids, apart, read_grids
 from magicdec.cli.interrupts import INTERRUPTED, before_exit
 from magicdec.cli.run_command import LosslessnessError
+from magicdec.cli.tune_variants import changes, check_changes, surveyed
+from magicdec.engine.config import SELF
 from magicdec.engine.errors import ConfigError, MagicdecError, require
 
 if TYPE_CHECKING:
@@ -23,13 +25,17 @@ if TYPE_CHECKING:
 
 BUDGETS = (128, 256, 512)
 TUNE_GRIDS = {
-    "batch": "", "context": "", "draft": "", "draft_kv": "", "selector": "snapkv,streaming",
+    "batch": "", "context": "", "draft": "", "draft_kv": "", "tree": "", "tree_nodes": "",
+    "selector": "snapkv,streaming",
     "budget": f"{','.join(map(str, BUDGETS))}, those below the context", "gamma": "1-6",
     "draft_weights": "int8,same where the device has int8 and drafts are greedy",
 }  # fmt: skip
 TUNE_EPILOG = (
-    f"{GRAMMAR} Of several batches the best is chosen, for each context by itself. The first time "
-    "on a machine it runs `magicdec calibrate`, which takes about two minutes."
+    f"{GRAMMAR} Cascades, trees and γ policies (--draft self,lookup+self, --tree none,sequoia, "
+    "--gamma 1-6,adaptive) cannot be predicted: each is run on top of the best setting that takes "
+    "it, besides those of --verify. Of several batches the best is chosen, for each context by "
+    "itself. The first time on a machine it runs `magicdec calibrate`, which takes about two "
+    "minutes."
 )
 DECIDE, OUTPUT = "Decision", "Output"
 MOST_BATCH, GB = 4096, 1e9
@@ -74,8 +80,8 @@ def tune(
         int,
         typer.Option(
             "--verify", metavar="N", min=0, max=100, rich_help_panel=DECIDE,
-            help="Settings to prove with real runs beside plain decoding, for each context; 0 only "
-            "predicts.",
+            help="Predicted settings to prove with real runs beside plain decoding, for each "
+            "context; 0 only predicts.",
         ),
     ] = 3,
     repeats: Annotated[
@@ -113,10 +119,14 @@ def tune(
 
     Surveys acceptance on the documents, prices every setting with this machine's calibration, then
     proves the best few against plain decoding with real runs. --batch, --context, --draft,
-    --draft-kv, --selector, --budget, --gamma and --draft-weights take several values.
+    --draft-kv, --tree, --tree-nodes, --selector, --budget, --gamma and --draft-weights take several
+    values.
     """
+    policies: tuple[str, ...] = ()
+    if flags["gamma"] is not None:
+        numbers, policies = apart("gamma", flags["gamma"])
+        flags = flags | {"gamma": numbers}
     grids = read_grids(flags, tuple(TUNE_GRIDS))
-    refuse_cascades(grids.values("draft"))
     require(bool(docs), "no document given; name text files, or builtin:pydoc")
     require(output is None or verify > 0, "--output writes real runs, and --verify 0 makes none")
     above_0 = {"--max-tpot": max_tpot, "--max-memory": max_memory, "--time-limit": time_limit}
@@ -127,7 +137,7 @@ def tune(
     )
     _check_output(output)
     asked = dataclasses.replace(
-        question(grids, flags, objective, max_tpot, max_memory, verify, repeats),
+        question(grids, flags, objective, max_tpot, max_memory, verify, repeats, policies),
         time_limit=time_limit,
     )
 
@@ -167,9 +177,10 @@ def tune(
 
 def question(
     grids: Grids, flags: dict[str, Any], goal: Goal, max_tpot: float | None,
-    max_memory: float | None, verify: int, repeats: int,
+    max_memory: float | None, verify: int, repeats: int, policies: Sequence[str] = (),
 ) -> Question:  # fmt: skip
     """Raises ConfigError for what cannot be tried."""
+    from magicdec.profiles.storage.drafter import NO_TREE
     from magicdec.profiles.tuning.objective import Objective
     from magicdec.profiles.tuning.question import Question
 
@@ -179,10 +190,15 @@ def question(
     require(
         bool(gammas), "--gamma 0 drafts nothing; plain decoding is always tried, give 1 or more"
     )
+    ways = tuple(_drafters(grids, flags))
+    found = changes(
+        grids.values("draft"), grids.values("tree"), grids.values("tree_nodes"), policies
+    )
+    check_changes(found, ways, verify)
+    plain = dataclasses.replace(grids.settings, draft=SELF, tree=NO_TREE)  # each run has its own
     return Question(
         batches=tuple(sorted(batches)), contexts=tuple(contexts),
-        drafters=tuple(_drafters(grids, flags)), gammas=gammas,
-        config=grids.settings.decode_config(),
+        drafters=ways, gammas=gammas, changes=found, config=plain.decode_config(),
         objective=Objective(goal, None if max_tpot is None else max_tpot / 1e3),
         max_memory=None if max_memory is None else int(max_memory * GB),
         verify=verify, repeats=repeats,
@@ -201,8 +217,8 @@ def _drafters(grids: Grids, flags: dict[str, Any]) -> Sequence[Drafter]:
     selectors = _values(grids, flags, "selector", ("snapkv", "streaming"))
     budgets = _values(grids, flags, "budget", below)
     return drafters(
-        selectors, budgets, grids.settings.selector_option, grids.values("draft"),
-        grids.values("draft_kv"),
+        selectors, budgets, grids.settings.selector_option,
+        surveyed(grids.values("draft")), grids.values("draft_kv"),
     )  # fmt: skip
 
 

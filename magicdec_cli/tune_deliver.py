@@ -12,7 +12,7 @@ from magicdec.cli.console import TERMINAL, Symbols, one_line
 from magicdec.cli.tables import print_json, print_listing
 from magicdec.cli.tune_page import command, export_hint, headline, nothing, print_page
 from magicdec.cli.tune_session import TuneOutcome
-from magicdec.cli.tune_table import columns, ranking_rows
+from magicdec.cli.tune_table import columns, ranking_rows, unpredicted
 from magicdec.engine.errors import ConfigError
 from magicdec.profiles.storage.header import Grid, Header, Scalar, Source
 from magicdec.profiles.storage.schema import Profile
@@ -79,7 +79,9 @@ def _header(outcome: TuneOutcome, env: dict[str, Scalar]) -> Header:
         documents=tuple(Source(Path(name).name) for name in outcome.documents),
         max_new_tokens=outcome.question.config.max_new_tokens,
         grid=Grid(**{
-            field.name: tuple(dict.fromkeys(getattr(key, field.name) for key in keys))
+            field.name: tuple(dict.fromkeys(
+                value for key in keys if (value := getattr(key, field.name)) is not None
+            ))
             for field in dataclasses.fields(Grid)
         }),
     )  # fmt: skip
@@ -94,11 +96,11 @@ def _markdown(outcome: TuneOutcome, output: Path | None) -> None:
             continue
         print(f"**{found.place.label}. {headline(found)}**\n")
         print(f"```console\n{command(outcome, found)}\n```\n")
-        rows = text_rows(
-            ranking_rows(answer, found, outcome.question.objective), shown, look
-        )  # fmt: skip
-        print_listing([column.title for column in shown], rows, "md")
+        rows = ranking_rows(answer, found, outcome.question.objective)
+        print_listing([column.title for column in shown], text_rows(rows, shown, look), "md")
         print()
+        if line := unpredicted(rows):
+            print(f"{line}\n")
         print(" ".join(found.reasons) + "\n")
     hint = export_hint(outcome, output)
     if hint:

@@ -8,11 +8,12 @@ from typing import Any
 
 from magicdec.cli.knobs import KNOBS, Settings
 from magicdec.profiles.run_flags import run_flags
+from magicdec.profiles.storage.drafter import NO_TREE
 from magicdec.profiles.tuning.candidate import Candidate, Place
 
 DECIDED = (
-    "batch", "context", "gamma", "draft", "draft_kv", "selector", "selector_option", "budget",
-    "draft_weights",
+    "batch", "context", "gamma", "tree", "tree_nodes", "draft", "draft_kv", "selector",
+    "selector_option", "budget", "draft_weights",
 )  # fmt: skip
 
 
@@ -27,9 +28,14 @@ def command_line(
     if drafter is None:
         parts += ["--gamma", "0"]
     else:
-        parts += [*run_flags(drafter), "--gamma", str(candidate.gamma)]
+        ahead = str(candidate.gamma) if drafter.fixed else drafter.gamma_policy
+        parts += [*run_flags(drafter), "--gamma", ahead]
         if drafter.kind != "lookup":
             parts += ["--draft-weights", drafter.draft_weights]
+    if drafter is not None and drafter.tree != NO_TREE:
+        parts += ["--tree", drafter.tree, "--tree-nodes", str(drafter.tree_nodes)]
+    elif settings.tree != NO_TREE:  # of the user's own settings, which the run will read, too
+        parts += ["--tree", NO_TREE]
     for knob in KNOBS:
         value = getattr(settings, knob.name)
         if knob.name not in DECIDED and value != knob.default:

@@ -15,8 +15,9 @@ from magicdec.cli.heatmap import heat_lines
 from magicdec.cli.tune_line import command_line
 from magicdec.cli.tune_map import speedup_map
 from magicdec.cli.tune_session import TuneOutcome
-from magicdec.cli.tune_table import columns, ranking_rows
+from magicdec.cli.tune_table import columns, ranking_rows, unpredicted
 from magicdec.profiles.calibrated import Calibration
+from magicdec.profiles.storage.drafter import NO_TREE
 from magicdec.profiles.tuning.question import Answer
 from magicdec.profiles.tuning.recommending import Recommendation
 
@@ -47,13 +48,11 @@ def _parts(
             _text(headline(found), look, "bold"),
             _text(command(outcome, found), look, "cyan"),
         ]
-        table, left_out = render(
-            ranking_rows(answer, found, outcome.question.objective),
-            columns(outcome.question.objective),
-            console.width,
-            look,
-        )
-        yield [table, *(_text(line, look, "dim") for line in _below(left_out, look))]
+        rows = ranking_rows(answer, found, outcome.question.objective)
+        wanted = columns(outcome.question.objective)
+        table, left_out = render(rows, wanted, console.width, look)
+        below = _below(left_out, unpredicted(rows), look)
+        yield [table, *(_text(line, look, "dim") for line in below)]
         yield [_text(" ".join(found.reasons), look, "")]
     drawn = speedup_map(outcome)
     if drawn is not None:
@@ -117,15 +116,19 @@ def command(outcome: TuneOutcome, found: Recommendation) -> str:
 def export_hint(outcome: TuneOutcome, output: Path | None) -> tuple[str, str] | None:
     """How to take the measured setting to another engine."""
     speculate = any(found and found.speculate for found in outcome.recommendations)
-    if not speculate or not any(answer.cells() for answer in outcome.answers):
+    cells = [cell for answer in outcome.answers for cell in answer.cells()]
+    if not speculate or not cells:
         return None
     file = str(output) if output is not None else "tuned.jsonl"
     said = "the setting for another engine" if output else "with -o tuned.jsonl, for another engine"
-    return f"{said}:", f"magicdec profile export {file} --to vllm --draft-model MODEL"
+    flat = " --tree none" if any(cell.key.tree != NO_TREE for cell in cells) else ""
+    return f"{said}:", f"magicdec profile export {file} --to vllm --draft-model MODEL{flat}"
 
 
-def _below(left_out: list[str], look: Symbols) -> Iterator[str]:
+def _below(left_out: list[str], unpredicted: str, look: Symbols) -> Iterator[str]:
     yield f"{look.arrow} chosen  {look.tie} not to be told from the best  ~ predicted, not run"
+    if unpredicted:
+        yield unpredicted
     if left_out:
         yield f"no room for: {', '.join(left_out)}; --format json has all"
 

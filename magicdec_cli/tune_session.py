@@ -15,6 +15,8 @@ from magicdec.engine.config import DraftWeights
 from magicdec.engine.request import Request
 from magicdec.profiles.calibrated import Calibration, fingerprint_of
 from magicdec.profiles.calibration import load_calibration
+from magicdec.profiles.tuning.candidate import Candidate
+from magicdec.profiles.tuning.preparing import config_of
 from magicdec.profiles.tuning.question import Answer, Question
 from magicdec.profiles.tuning.recommending import Recommendation, recommend
 
@@ -107,9 +109,18 @@ def tune_opened(
 
     longest = max((context for context in outcome.question.contexts if context), default=None)
     outcome.warnings += session.warnings(rows(longest, 1), config)  # and refuses what cannot be
+    _check_changes(outcome.question, session)
     outcome.calibration = _calibration(session, settings, progress)
     outcome.tuner = Tuner(session, outcome.calibration, outcome.question, rows, progress)
     outcome.tuner.run()
+
+
+def _check_changes(question: Question, session: Session) -> None:
+    """Raises ConfigError for a variant that this model cannot be drafted by."""
+    for change in question.changes:
+        way = next(drafter for drafter in question.drafters if change.takes(drafter))
+        sample = change.over(Candidate(way.named(question.config.sampling.temperature, "same"), 1))
+        session.draft_spec(config_of(sample, question.config))
 
 
 def _calibration(session: Session, settings: Settings, progress: Watch) -> Calibration:

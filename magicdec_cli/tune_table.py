@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from rich.text import Text
 
 from magicdec.cli.columns import Column, Row
@@ -9,11 +12,13 @@ from magicdec.cli.console import Symbols
 from magicdec.cli.number_lines import ratio_text
 from magicdec.cli.predict_table import milliseconds
 from magicdec.cli.report_view import size_text
+from magicdec.profiles.storage.fields import last_part
 from magicdec.profiles.tuning.choosing import fitting, predicted_differ, rank
 from magicdec.profiles.tuning.correcting import corrected
 from magicdec.profiles.tuning.objective import Objective, Rated
 from magicdec.profiles.tuning.question import Answer
 from magicdec.profiles.tuning.recommending import Recommendation
+from magicdec.profiles.tuning.variants import MEASURED_ONLY
 
 MOST_ROWS = 9
 
@@ -26,23 +31,37 @@ def ranking_rows(answer: Answer, found: Recommendation, objective: Objective) ->
     predicted = rank(here, objective, predicted_differ)
     rows: list[Row] = []
     for one in [one for one in real.ordered if one.place == found.place] if real else ():
-        option = answer.option_of(one)
         good = real is not None and one in real.as_good
-        rows.append({"option": option, "measured": one, "good": good})
-    shown = [row["option"] for row in rows]
+        rows.append(_row(answer, one, good) | {"measured": one})
+    shown = [row["candidate"] for row in rows]
     for option in predicted.ordered:
-        if option not in shown:
-            good = real is None and option in predicted.as_good
-            rows.append({"option": option, "measured": None, "good": good})
-    plain = next(row for row in rows if row["option"].candidate.plain)
+        if option.candidate not in shown:
+            rows.append(_row(answer, option, real is None and option in predicted.as_good))
+    plain = next(row for row in rows if row["candidate"].plain)
     now = answer.factors()
-    kept = rows[:MOST_ROWS]
+    kept = rows[: max(MOST_ROWS, len(shown))]
     if plain not in kept:
         kept[-1] = plain
     for row in kept:
-        row["chosen"] = row["option"].candidate == found.candidate
-        row["now"] = corrected(row["option"], now)
+        row["chosen"] = row["candidate"] == found.candidate
+        row["now"] = row["option"] and corrected(row["option"], now)
     return kept
+
+
+def _row(answer: Answer, rated: Rated, good: bool) -> Row:
+    """`option`: the prediction; None for a variant."""
+    option = answer.option_of(rated)
+    known = option or answer.variant_of(rated)
+    assert known is not None, "what ran is an option or a variant"
+    return {
+        "candidate": rated.candidate, "option": option, "measured": None, "good": good,
+        "memory": known.memory.needed,
+    }  # fmt: skip
+
+
+def unpredicted(rows: Sequence[Row]) -> str:
+    """A line about rows that have no prediction; empty without such."""
+    return MEASURED_ONLY if any(row["option"] is None for row in rows) else ""
 
 
 def columns(objective: Objective) -> list[Column]:
@@ -51,10 +70,10 @@ def columns(objective: Objective) -> list[Column]:
     return [
         Column("", 0, _mark, left=True),
         Column("drafter", 0, _drafter, left=True),
-        Column("γ", 0, lambda row, look: str(row["option"].candidate.gamma or "-")),
+        Column("γ", 0, _gamma),
         Column("measured", 1, _measured),
         Column("range", 4, _range),
-        Column("predicted", 2, lambda row, look: ratio_text(row["option"].speedup, look)),
+        Column("predicted", 2, _predicted),
         Column("Ω", 3, _length),
         Column(
             "tokens/s",
@@ -66,7 +85,7 @@ def columns(objective: Objective) -> list[Column]:
             5 if by_tpot else 6,
             lambda row, look: _speed(row, milliseconds(_source(row).tpot)),
         ),
-        Column("memory", 7, lambda row, look: size_text(row["option"].memory.needed)),
+        Column("memory", 7, lambda row, look: size_text(row["memory"])),
         Column("95%", 8, _interval),
     ]
 
@@ -78,8 +97,11 @@ def _mark(row: Row, look: Symbols) -> Text:
 
 
 def _drafter(row: Row, look: Symbols) -> Text:
-    drafter = row["option"].candidate.drafter
-    label = drafter.label.replace(" draft", "").replace(",", "") if drafter else "plain decoding"
+    drafter = row["candidate"].drafter
+    label = "plain decoding"
+    if drafter is not None:  # the policy is in a column of its own
+        label = replace(drafter, gamma_policy="fixed").label
+        label = label.replace(" draft", "").replace(",", "")
     return Text(label, "bold" if row["chosen"] else "cyan")
 
 
@@ -94,13 +116,24 @@ def _range(row: Row, look: Symbols) -> str:
     return f"{min(one.speedups):.2f}-{max(one.speedups):.2f}"
 
 
+def _gamma(row: Row, look: Symbols) -> str:
+    drafter = row["candidate"].drafter
+    if drafter is None or drafter.fixed:
+        return str(row["candidate"].gamma or "-")
+    return last_part(drafter.gamma_policy)
+
+
+def _predicted(row: Row, look: Symbols) -> str | Text:
+    return ratio_text(row["option"].speedup, look) if row["option"] else "-"
+
+
 def _length(row: Row, look: Symbols) -> str:
     option = row["option"]
-    return "-" if option.candidate.plain else f"{option.length:.2f}"
+    return "-" if option is None or option.candidate.plain else f"{option.length:.2f}"
 
 
 def _interval(row: Row, look: Symbols) -> str:
-    interval = row["option"].interval
+    interval = row["option"] and row["option"].interval
     return f"{interval[0]:.2f}-{interval[1]:.2f}" if interval else "-"
 
 

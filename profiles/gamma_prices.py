@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from magicdec.engine.gamma.policy import MOST_CHOSEN, Adaptive
+from magicdec.engine.gamma.auto import Auto
+from magicdec.engine.gamma.policy import MOST_CHOSEN, Adaptive, GammaPolicy
 from magicdec.profiles.calibrated import Calibration
 from magicdec.profiles.costs.speculation import StepCosts, tokens_per_step_of
 from magicdec.profiles.run_prediction import Assumed, Work, assume, costs_at
@@ -63,3 +64,17 @@ def adaptive_stop(calibration: Calibration, work: Work) -> float:
 def adaptive(calibration: Calibration, work: Work) -> Adaptive:
     stop = round(adaptive_stop(calibration, work), 3)
     return Adaptive(stop, f"calibration of {calibration.created[:10]}")
+
+
+def priced(policy: GammaPolicy, calibration: Calibration, work: Work) -> GammaPolicy:
+    """The policy with what a calibration says that knows the run's drafter: `adaptive` and `auto`
+    go by it."""
+    match policy:
+        case Adaptive():
+            return adaptive(calibration, work)
+        case Auto():
+            guess, assumed = first_guess(calibration, work)
+            day = calibration.created[:10]
+            source = f"calibration of {day}, acceptance at first {assumed.source}"
+            return Auto(CalibratedPrices(calibration, work), guess, source)
+    return policy

@@ -25,6 +25,14 @@ def elsewhere(tmp_path, monkeypatch):
         (["--tree", "sequoia", "--draft", "lookup"], "not by draft 'lookup'; give draft self"),
         (["--tree", "sequoia", "--draft", "some/model"], "not by draft 'some/model'"),
         (["--tree", "sequoia", "--draft", "some/model+self"], "not by draft 'some/model+self'"),
+        (
+            ["--tree", "specexec", "--selector", "quest"],
+            "trees are drafted over entries chosen once, and selector quest chooses again",
+        ),
+        (
+            ["--draft", "lookup+self", "--selector", "topk"],
+            "cascades are drafted over entries chosen",
+        ),
         (["--tree", "medusa"], "--tree must be one of none, specexec, sequoia, got 'medusa'"),
         (["--tree-nodes", "500"], "--tree-nodes must be an integer in 1..128, got 500"),
         (["--tree-rates", ".8;.4"], "shares such as .8,.4,.2, or @RUN.json, got '.8;.4'"),
@@ -33,32 +41,37 @@ def elsewhere(tmp_path, monkeypatch):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_cannot_be_is_refused_in_a_line_before_anything_is_loaded(flags, message, capsys):
+def test_what_cannot_be_is_refused_in_a_line_before_anything_is_loaded(
+    flags, message, capsys, monkeypatch
+):
+    monkeypatch.setattr("magicdec.cli.session_api.open_session", lambda *given: pytest.fail("open"))
     assert run_command_line(["run", "builtin:pydoc", *flags]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert message in line
 
 
-@pytest.mark.parametrize("command", [["profile", "survey"], ["tune"]], ids=" ".join)
 @pytest.mark.parametrize(
     "flags,message",
     [
-        (["--tree", "specexec"], "--tree is for `magicdec run` and `magicdec profile record`"),
+        (["--tree", "specexec"], "--tree is for `magicdec run`, `tune` and `profile record`"),
         (["--draft", "self,lookup+self"], "--draft lookup+self: a cascade drafts what self does"),
         (["--draft", "some/model+self"], "--draft some/model+self: a cascade drafts"),
         (["--gamma", "auto"], "'auto' is not a whole number or a range"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_surveys_refuse_what_they_cannot_tell_before_calibrating(command, flags, message, capsys):
-    assert run_command_line([*command, "builtin:pydoc", *flags]) == 2
+def test_surveys_refuse_what_they_cannot_tell(flags, message, capsys):
+    assert run_command_line(["profile", "survey", "builtin:pydoc", *flags]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert message in line
 
 
-@pytest.mark.parametrize("command,policies", [("run", True), ("tune", False)])
+@pytest.mark.parametrize(
+    "command,policies",
+    [("run", True), ("tune", True), ("profile record", False), ("profile survey", False)],
+)
 def test_help_tells_of_policies_where_they_are_taken(command, policies, capsys):
-    assert run_command_line([command, "--help"]) == 0
+    assert run_command_line([*command.split(), "--help"]) == 0
     found = " ".join(capsys.readouterr().out.split())
     assert "0 is plain decoding." in found
     assert ("as many as pay, by calibration" in found) is policies

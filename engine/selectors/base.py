@@ -149,3 +149,9 @@ SELECTORS: Registry[KVSelector] = Registry(
     package="magicdec.engine.selectors",
     group="magicdec.selectors",
 )
+
+
+def chosen_once(name: str) -> bool:
+    """Whether the selector of that name chooses a row's entries once. Raises ConfigError where
+    there is none."""
+    return not issubclass(SELECTORS.load(name), DynamicSelector)

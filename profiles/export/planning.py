@@ -36,9 +36,15 @@ class Wanted:
 def make_plan(profile: Profile, wanted: Wanted) -> Plan:
     """Raises ConfigError when nothing fits, or what fits was not compared with plain decoding."""
     fitting = [cell for cell in profile.finished if _fits(cell, wanted)]
-    cells = [cell for cell in fitting if cell.lossless.ok is not False]
-    if fitting and not cells:
+    sound = [cell for cell in fitting if cell.lossless.ok is not False]
+    if fitting and not sound:
         raise ConfigError("every cell that fits failed the check for losslessness")
+    cells = [cell for cell in sound if cell.key.fixed]
+    if sound and not cells:
+        raise ConfigError(
+            "every cell that fits has a gamma that changes, which no engine can be told; measure "
+            "--gamma with numbers, too"
+        )
     if not cells:
         raise ConfigError(f"no finished cell fits; the profile has {_choices(profile)}")
     drafters: dict[Drafter, list[Cell]] = defaultdict(list)
@@ -48,8 +54,10 @@ def make_plan(profile: Profile, wanted: Wanted) -> Plan:
     drafter = max(sorted(drafters, key=lambda d: d.label), key=lambda d: scores[d])
     chosen = drafters[drafter]
     notes: tuple[str, ...] = ()
-    if len(cells) < len(fitting):
-        notes = (f"left out for not being lossless: {len(fitting) - len(cells)} of the cells",)
+    if len(sound) < len(fitting):
+        notes = (f"left out for not being lossless: {len(fitting) - len(sound)} of the cells",)
+    if len(cells) < len(sound):
+        notes += (f"left out for a gamma that changes: {len(sound) - len(cells)} of the cells",)
     if len(drafters) > 1:
         notes += (
             f"one of {len(drafters)} drafters: that with most cells, then the fastest; --draft, "

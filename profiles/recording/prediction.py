@@ -33,6 +33,7 @@ class Predictor:
             or new_tokens < 2
             or key.tree != NO_TREE
             or key.kind == "cascade"
+            or not key.fixed
         ):
             return None
         model = self.shape(key.draft) if key.kind == "model" else None

@@ -9,6 +9,7 @@ from typing import Literal
 
 from magicdec.engine.config import LOOKUP, MAX_GAMMA, MAX_TREE_NODES, SELF
 from magicdec.engine.events import PHASES, PhaseTimes
+from magicdec.engine.gamma.policy import FIXED
 from magicdec.profiles.storage.drafter import FULL, NO_TREE
 from magicdec.profiles.storage.fields import COUNT, Fields, last_part, model_name
 from magicdec.profiles.storage.header import Grid, Header, Source
@@ -103,11 +104,12 @@ def cell_from_json(value: object, where: str) -> Cell:
 
 def key_from_json(fields: Fields) -> CellKey:
     """Without `draft` the model drafts for itself, without `draft_kv` over a selection, without
-    `tree` one token for a position."""
+    `tree` one token for a position, without `gamma_policy` as many tokens in every step."""
     draft = fields.maybe("draft", fields.text) or SELF
     kept = fields.maybe("draft_kv", lambda name: fields.choice(name, "selected", FULL))
     selector = None if draft == LOOKUP or kept == FULL else fields.text("selector")
     tree = fields.maybe("tree", fields.text) or NO_TREE
+    policy = fields.maybe("gamma_policy", fields.text) or FIXED.name
     budgeted = selector not in (None, FULL)
     return CellKey(
         batch=fields.integer("batch", 1, 100_000),
@@ -122,6 +124,7 @@ def key_from_json(fields: Fields) -> CellKey:
         draft_kv=kept or "selected",
         tree=tree,
         tree_nodes=None if tree == NO_TREE else fields.integer("tree_nodes", 1, MAX_TREE_NODES),
+        gamma_policy=policy,
     )
 
 

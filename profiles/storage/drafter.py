@@ -16,6 +16,8 @@ from magicdec.engine.config import (
     DraftWeights,
     TreeKind,
 )
+from magicdec.engine.gamma.policy import FIXED
+from magicdec.profiles.gamma_names import policy_of
 from magicdec.profiles.storage.fields import last_part, model_name
 from magicdec.profiles.storage.header import Scalar
 
@@ -42,6 +44,7 @@ class Drafter:
     draft_kv: str | None = "selected"
     tree: str = NO_TREE
     tree_nodes: int | None = None  # of a tree, at most
+    gamma_policy: str = FIXED.name  # else a γ is the most that it drafts: auto, adaptive, a file
 
     def __post_init__(self) -> None:
         unused: dict[str, object] = {}
@@ -60,11 +63,12 @@ class Drafter:
         return self.order < other.order
 
     @property
-    def order(self) -> tuple[str, bool, str, str, int, int, float, str, str]:
+    def order(self) -> tuple[str, bool, str, str, str, int, int, float, str, str]:
         """Options come last and as text: two values of one option may be of different types."""
         return (
             "" if self.draft == SELF else self.draft, self.draft_kv == FULL,
-            "" if self.tree == NO_TREE else self.tree, self.selector or "", self.budget or 0,
+            "" if self.tree == NO_TREE else self.tree,
+            "" if self.fixed else self.gamma_policy, self.selector or "", self.budget or 0,
             self.tree_nodes or 0, self.temperature, self.draft_weights, repr(self.selector_options),
         )  # fmt: skip
 
@@ -73,12 +77,28 @@ class Drafter:
         return kind_of(self.draft)
 
     @property
+    def fixed(self) -> bool:
+        """Whether it drafts as many tokens in every step."""
+        return self.gamma_policy == FIXED.name
+
+    @property
     def way(self) -> str:
         """Who drafts over what, short enough for a table: of a selector its class alone."""
-        return self._way(self.selector and self.selector.rpartition(":")[2])
+        own = self._way(self.selector and self.selector.rpartition(":")[2])
+        return own if self.fixed else f"{own} {last_part(self.gamma_policy)}"
 
     @property
     def label(self) -> str:
+        own = self._label
+        return own if self.fixed else f"{own}, {last_part(self.gamma_policy)}"
+
+    def ahead(self, gamma: int) -> str:
+        """The label, with how far it drafts."""
+        most = f"{gamma}" if self.fixed else f"{last_part(self.gamma_policy)} up to {gamma}"
+        return f"{self._label}, γ {most}"
+
+    @property
+    def _label(self) -> str:
         options = "".join(f" {name}={value}" for name, value in self.selector_options)
         drawn = f", T {self.temperature:g}" if self.temperature else ""
         weights = "" if self.draft_weights == "same" else f", {self.draft_weights} draft"
@@ -97,6 +117,7 @@ class Drafter:
                 tree_nodes=self.tree_nodes,
             ),
             draft_weights=cast(DraftWeights, self.draft_weights),  # DecodeConfig checks it
+            gamma_policy=policy_of(self.gamma_policy),
         )  # fmt: skip
 
 

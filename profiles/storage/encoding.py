@@ -7,6 +7,7 @@ from typing import Any
 
 from magicdec.engine.events import PHASES
 from magicdec.profiles.storage.drafter import draft_name
+from magicdec.profiles.storage.fields import last_part
 from magicdec.profiles.storage.header import Header
 from magicdec.profiles.storage.schema import (
     SCHEMA,
@@ -67,11 +68,12 @@ def cell_to_json(cell: Cell) -> dict[str, Any]:
 
 
 def key_to_json(key: CellKey) -> dict[str, Any]:
-    """A draft model by its name, without the user's folders."""
+    """Draft models and schedules by their names, without the user's folders."""
     return {
         **asdict(key),
         "selector_options": dict(key.selector_options),
         "draft": draft_name(key.draft),
+        "gamma_policy": last_part(key.gamma_policy),
     }
 
 

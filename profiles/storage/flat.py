@@ -22,6 +22,7 @@ def flat(cell: Cell) -> dict[str, Scalar]:
         "selector_options": options or None,
         "budget": key.budget,
         "gamma": key.gamma,
+        "gamma_policy": None if key.fixed else key.gamma_policy,
         "temperature": key.temperature,
         "draft_weights": key.draft_weights,
         "status": cell.status,

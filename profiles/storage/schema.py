@@ -40,7 +40,7 @@ class CellKey(Drafter):
 
     @property
     def label(self) -> str:
-        return f"B {self.batch}, context {self.context:,}, {self.drafter.label}, γ {self.gamma}"
+        return f"B {self.batch}, context {self.context:,}, {self.drafter.ahead(self.gamma)}"
 
 
 @dataclass(frozen=True, slots=True)

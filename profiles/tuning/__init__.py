@@ -4,7 +4,7 @@
 2. `pricing`: with the machine's step times, what each candidate would take; does it fit?
 3. `choosing`: the ranking on an objective. Plain decoding competes.
 4. `verifying`: real runs of the best few and of plain decoding, in turn; `correcting`: which is
-   worth the next run; `verdict`: who wins.
+   worth the next run; `variants`: what cannot be priced, on top of what can; `verdict`: who wins.
 5. `reasons`: why, in words.
 
 All but 1 and 4 are pure: no torch.

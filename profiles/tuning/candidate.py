@@ -44,7 +44,7 @@ class Candidate:
 
     @property
     def label(self) -> str:
-        return f"{self.drafter.label}, γ {self.gamma}" if self.drafter else "plain decoding"
+        return self.drafter.ahead(self.gamma) if self.drafter else "plain decoding"
 
     def key(self, place: Place) -> CellKey:
         """As a profile names it; not for plain decoding."""

@@ -11,8 +11,9 @@ from magicdec.profiles.survey.surveying import Drafter
 from magicdec.profiles.tuning.candidate import Place
 from magicdec.profiles.tuning.choosing import Ranking, fitting, predicted_differ, rank
 from magicdec.profiles.tuning.correcting import Factors, corrected, factors
-from magicdec.profiles.tuning.objective import Objective
+from magicdec.profiles.tuning.objective import Objective, Rated
 from magicdec.profiles.tuning.pricing import Option
+from magicdec.profiles.tuning.variants import Change, Variant
 from magicdec.profiles.tuning.verdict import Measured, verdict
 from magicdec.profiles.tuning.verifying import Verification
 
@@ -32,6 +33,7 @@ class Question:
     verify: int = 3  # candidates, at every context
     repeats: int = 2
     time_limit: float | None = None  # seconds of all real runs
+    changes: tuple[Change, ...] = ()  # of the best of these candidates, to be run besides
 
 
 @dataclass(slots=True)
@@ -89,12 +91,18 @@ class Answer:
     def cells(self) -> list[Cell]:
         return [cell for each in self.verifications for cell in each.cells()]
 
-    def option_of(self, measured: Measured) -> Option:
-        """The prediction of what was measured."""
+    def option_of(self, rated: Rated) -> Option | None:
+        """The prediction of what was measured; None of a variant."""
+        here = self.at(rated.place)
+        return next((option for option in here if option.candidate == rated.candidate), None)
+
+    def variant_of(self, rated: Rated) -> Variant | None:
+        """How what was measured came about; None of what is predicted."""
+        tried = (variant for each in self.verifications for variant in each.variants)
         return next(
-            option for option in self.at(measured.place)
-            if option.candidate == measured.candidate
-        )  # fmt: skip
+            (one for one in tried if (one.place, one.candidate) == (rated.place, rated.candidate)),
+            None,
+        )
 
     def best(self, place: Place, objective: Objective) -> Option | None:
         """The best drafter and γ for a place by predictions and runs, plain decoding left out."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from statistics import median
 
+from magicdec.profiles.storage.schema import Sample
 from magicdec.profiles.tuning.pricing import Option
+from magicdec.profiles.tuning.verdict import Measured
 
 IDEAL = {
     "acceptance": "with every draft token accepted",
@@ -70,6 +73,30 @@ def reason(option: Option) -> list[str]:
         f" instead of {option.speedup:.2f}×."
     )
     return said
+
+
+def measured_reason(mine: Measured, beside: Measured | Option) -> list[str]:
+    """The same of what was not predicted, from its runs. beside: what it builds on."""
+    pairs = [(a, b) for a, b in zip(mine.samples, mine.plain, strict=True) if a.steps and b.steps]
+    said = []
+    if pairs:
+        takes = median(_step_s(after) / _step_s(before) for after, before in pairs)
+        gives = median(_step_tokens(after) / _step_tokens(before) for after, before in pairs)
+        said.append(
+            f"Measured, not predicted: a step takes {takes:.2f} of a plain step and gives "
+            f"{gives:.2f} times its tokens."
+        )
+    reached = "reached" if isinstance(beside, Measured) else "is predicted to reach"
+    said.append(f"What it builds on, {beside.candidate.label}, {reached} {beside.speedup:.2f}×.")
+    return said
+
+
+def _step_s(sample: Sample) -> float:
+    return sample.seconds / sample.steps
+
+
+def _step_tokens(sample: Sample) -> float:
+    return sample.tokens / sample.steps
 
 
 def memory_reason(misfits: Sequence[Option], tried: int) -> list[str]:

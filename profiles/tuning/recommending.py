@@ -11,26 +11,23 @@ from magicdec.profiles.tuning.correcting import corrected, factors
 from magicdec.profiles.tuning.objective import Objective
 from magicdec.profiles.tuning.pricing import Option
 from magicdec.profiles.tuning.question import Answer
-from magicdec.profiles.tuning.reasons import memory_reason, reason
+from magicdec.profiles.tuning.reasons import measured_reason, memory_reason, reason
 from magicdec.profiles.tuning.verdict import Measured, unsteady
+
+Rating = Option | Measured
 
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """`option` is the prediction of `candidate` at `place`; `measured` its real runs, None where
-    only predictions are known. reachable: False when nothing keeps the TPOT limit; the candidate
-    is then the one that comes closest."""
+    """speedup: measured, or as predicted where `measured` is None. reachable: False when nothing
+    keeps the TPOT limit; the candidate is then the one that comes closest."""
 
     place: Place
     candidate: Candidate
-    option: Option
+    speedup: float
     measured: Measured | None
     reachable: bool
     reasons: tuple[str, ...]
-
-    @property
-    def speedup(self) -> float:
-        return self.option.speedup if self.measured is None else self.measured.speedup
 
     @property
     def speculate(self) -> bool:
@@ -41,33 +38,31 @@ def recommend(answer: Answer, objective: Objective) -> Recommendation | None:
     """By the measured ranking where there is one. None when nothing fits or nothing is known."""
     real = answer.verdict(objective)
     predicted = answer.ranking(objective)
-    chosen: Option
-    measured: Measured | None = None
+    chosen: Rating
     if real is not None:
-        measured = real.winner or real.nearest
-        chosen, reachable = answer.option_of(measured), real.winner is not None
+        chosen, reachable = real.winner or real.nearest, real.winner is not None
     elif predicted is not None:
         chosen, reachable = predicted.winner or predicted.nearest, predicted.winner is not None
     else:
         return None
-    said = tuple(_reasons(answer, objective, chosen, measured, reachable))
-    return Recommendation(chosen.place, chosen.candidate, chosen, measured, reachable, said)
+    measured = chosen if isinstance(chosen, Measured) else None
+    said = tuple(_reasons(answer, objective, chosen, reachable))
+    return Recommendation(chosen.place, chosen.candidate, chosen.speedup, measured, reachable, said)
 
 
 def _reasons(
-    answer: Answer, objective: Objective, chosen: Option, measured: Measured | None,
-    reachable: bool,
-) -> Iterator[str]:  # fmt: skip
+    answer: Answer, objective: Objective, chosen: Rating, reachable: bool
+) -> Iterator[str]:
     here = answer.at(chosen.place)
+    measured = chosen if isinstance(chosen, Measured) else None
     if not reachable:
         assert objective.max_tpot is not None
-        tpot = (chosen if measured is None else measured).tpot
         yield (
             f"No setting tried keeps a TPOT of {objective.max_tpot * 1e3:g} ms: the closest, "
-            f"{chosen.candidate.label} at {chosen.place.label}, takes {tpot * 1e3:.1f} ms."
+            f"{chosen.candidate.label} at {chosen.place.label}, takes {chosen.tpot * 1e3:.1f} ms."
         )
     if not chosen.candidate.plain:
-        yield from reason(_as_run(answer, chosen))
+        yield from _how(answer, chosen)
     else:
         yield from _why_not(answer, objective, here, measured)
     ran = [one for one in answer.measured() if one.place == chosen.place]
@@ -97,14 +92,28 @@ def _why_not(
         if ran:
             top = max(ran, key=objective.value)
             low, high = min(top.speedups), max(top.speedups)
-            best = answer.option_of(top)
             yield (
                 f"The best draft that ran, {top.candidate.label}, reached {low:.2f}× to "
                 f"{high:.2f}×: {'slower' if high <= 1 else 'not faster in every round'}."
             )
+            yield from _how(answer, top)
+            return
     else:
         yield f"The best draft, {best.candidate.label}, is predicted to reach {best.speedup:.2f}×."
     yield from reason(_as_run(answer, best))
+
+
+def _how(answer: Answer, chosen: Rating) -> list[str]:
+    """What it rests on."""
+    variant = answer.variant_of(chosen)
+    if variant is None:
+        option = answer.option_of(chosen)
+        assert option is not None, "what ran is an option or a variant"
+        return reason(_as_run(answer, option))
+    assert isinstance(chosen, Measured), "a variant is not predicted"
+    ran = (one for one in answer.measured() if one.place == chosen.place)
+    beside = next((one for one in ran if one.candidate == variant.base.candidate), None)
+    return measured_reason(chosen, beside or corrected(variant.base, answer.factors()))
 
 
 def _as_run(answer: Answer, option: Option) -> Option:

@@ -72,8 +72,9 @@ def _answer(answer: Answer, objective: Objective, command: str | None) -> dict[s
         "surveyed_rows": answer.rows,
         "recommended": recommended,
         "predicted": [_option(option) for option in (*ordered, *left)],
-        "measured": [_measured(one) for one in answer.measured()],
+        "measured": [_measured(one, answer) for one in answer.measured()],
         "left_out": [what for each in answer.verifications for what in each.left_out],
+        "not_tried": [what for each in answer.verifications for what in each.not_tried],
         "measured_by_predicted": asdict(answer.factors()),
         "around": [
             {"context": option.place.context, **_option(corrected(option, answer.factors()))}
@@ -111,7 +112,9 @@ def _option(option: Option) -> dict[str, Any]:
     }
 
 
-def _measured(one: Measured) -> dict[str, Any]:
+def _measured(one: Measured, answer: Answer) -> dict[str, Any]:
+    """builds_on: of a variant, which is not among the predicted."""
+    variant = answer.variant_of(one)
     return {
         "batch": one.place.batch,
         **_candidate(one.candidate),
@@ -120,4 +123,5 @@ def _measured(one: Measured) -> dict[str, Any]:
         "tokens_per_s": [sample.tokens_per_s for sample in one.samples],
         "tpot_ms": [tpot * 1e3 for tpot in one.tpots],
         "beats_plain": one.beats_plain,
+        "builds_on": None if variant is None else _candidate(variant.base.candidate),
     }

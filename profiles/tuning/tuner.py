@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import mean
 
 from magicdec.engine.config import DecodeConfig
@@ -21,10 +22,11 @@ from magicdec.profiles.tuning.candidate import PLAIN, Candidate, Place
 from magicdec.profiles.tuning.correcting import drift, factors
 from magicdec.profiles.tuning.evidence import Evidence
 from magicdec.profiles.tuning.machine import CalibratedPrices
+from magicdec.profiles.tuning.preparing import RunSettings, config_of
 from magicdec.profiles.tuning.pricing import Memory, Option, plain_option, price
 from magicdec.profiles.tuning.question import Answer, Question
 from magicdec.profiles.tuning.surroundings import Known, best_around, leading, places_around
-from magicdec.profiles.tuning.verifying import Verification, Watch, config_of
+from magicdec.profiles.tuning.verifying import Verification, Watch
 
 LEAST_ROWS, MOST_ROWS = 4, 16  # surveyed; fewer say little, more take long
 MOST_PLACES = 3  # of one context where real runs are made
@@ -150,8 +152,10 @@ class Tuner:
             context = answer.context if answer.context in asked.contexts else None
             requests = self.make_rows(context, max(place.batch, min(LEAST_ROWS, answer.rows)))
             found = Verification(
-                Passes(self.session, requests, place.batch), place, asked.config, asked.objective,
+                Passes(self.session, requests, place.batch), place, asked.objective,
                 answer.at(place),
+                RunSettings(asked.config, self.calibration, requests, place.batch),
+                partial(self._memory, place=place), asked.changes,
             )  # fmt: skip
             answer.verifications.append(found)
             try:
@@ -162,13 +166,15 @@ class Tuner:
 
     def _tell(self, found: Verification) -> None:
         """What a reader of the ranking has to know of the runs."""
-        for option in found.options:
-            verdict = found.checked.get(option.candidate)
+        for trial in found.tried:
+            verdict = found.checked.get(trial.candidate)
             if verdict is not None and not verdict.ok:
                 self._note(
-                    f"{option.candidate.label} gave another text than plain decoding at "
+                    f"{trial.candidate.label} gave another text than plain decoding at "
                     f"{found.place.label}: left out"
                 )
+        for what in found.not_tried:
+            self._note(f"not tried at {found.place.label}: {what}")
         if found.left_out:
             limit = f"--time-limit {self.question.time_limit:g}"
             self._note(f"{limit} left out at {found.place.label}: {', '.join(found.left_out)}")

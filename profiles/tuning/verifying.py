@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from magicdec.engine.config import DecodeConfig
@@ -16,10 +16,12 @@ from magicdec.profiles.tuning.allowance import Allowance
 from magicdec.profiles.tuning.candidate import PLAIN, Candidate, Place
 from magicdec.profiles.tuning.correcting import corrected, factors, next_to_run
 from magicdec.profiles.tuning.objective import Objective
-from magicdec.profiles.tuning.pricing import Option
+from magicdec.profiles.tuning.pricing import Memory, Option
+from magicdec.profiles.tuning.variants import Change, Variant, variant_of
 from magicdec.profiles.tuning.verdict import Measured, unsteady
 
 EXTRA = 2  # rounds
+Trial = Option | Variant
 
 
 class Watch(Protocol):
@@ -27,35 +29,34 @@ class Watch(Protocol):
         """What is being done, and how much of it is done where that is known."""
 
 
-def config_of(candidate: Candidate, base: DecodeConfig) -> DecodeConfig:
-    """The run of a candidate; all else as in `base`."""
-    drafter = candidate.drafter
-    return replace(base, gamma=0) if drafter is None else drafter.config(base, candidate.gamma)
-
-
 @dataclass(slots=True)
 class Verification:
     """Runs of one place, kept as they are done; complete rounds count.
 
-    pool: what may run there, plain decoding among it; `options` of it did, in the order in which
-    they were chosen. left_out: what there was no time for.
+    configure: the settings of a candidate's run; memory: what it takes. pool: what may run, plain
+    decoding among it; changes: variants of it that are to run, too. tried: who ran besides plain
+    decoding, in the order in which they were chosen. left_out: what there was no time for;
+    not_tried: what could not be, and why.
     """
 
     passes: Passes
     place: Place
-    config: DecodeConfig
     objective: Objective
     pool: list[Option]
-    options: list[Option] = field(default_factory=list)
+    configure: Callable[[Candidate], DecodeConfig]
+    memory: Callable[[Candidate], Memory]
+    changes: Sequence[Change] = ()
+    tried: list[Trial] = field(default_factory=list)
     done: dict[Candidate, list[Pass]] = field(default_factory=dict)
     checked: dict[Candidate, Losslessness] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
+    not_tried: list[str] = field(default_factory=list)
 
     def run(self, most: int, repeats: int, allowance: Allowance, watch: Watch) -> Iterator[None]:
         """Yields after each run. The first round chooses up to `most` candidates, one after the
-        other; every second one goes backwards, so that a machine which gets slower or faster does
-        so to everybody. Where rounds differ much, up to EXTRA more are run: then one disturbed
-        round does not move the medians.
+        other, and then tries the variants; every second round goes backwards, so that a machine
+        which gets slower or faster does so to everybody. Where rounds differ much, up to EXTRA more
+        are run: then one disturbed round does not move the medians.
 
         Nothing begins that `allowance` has no time for, by what the runs before it took. A
         candidate after the first needs time for all its rounds. Raises what `Session.run` raises.
@@ -65,18 +66,15 @@ class Verification:
             return
         self._run(PLAIN, f"round 1 of {repeats}", watch)
         yield
-        for _ in range(most):
-            option = next_to_run(self.pool, self.seen(), self.objective)
-            if option is None:
-                break
-            seconds = self._expected(option)
+        for trial in self._trials(most):
+            seconds = self._expected(trial)
             later = (repeats - 1) * (self._round_s() + seconds)
-            if seconds + (later if self.options else 0) > allowance.left:
-                self.left_out.append(f"{option.candidate.label} ({option.speedup:.2f}× predicted)")
-                break
-            self._run(option.candidate, f"round 1 of {repeats}", watch)
-            self._check(option.candidate, watch)
-            self.options.append(option)
+            if seconds + (later if self.tried else 0) > allowance.left:
+                self.left_out.append(_named(trial))
+                continue
+            self._run(trial.candidate, f"round 1 of {repeats}", watch)
+            self._check(trial.candidate, watch)
+            self.tried.append(trial)
             yield
         for number in range(1, repeats + EXTRA):
             if number >= repeats and (repeats == 1 or not unsteady(self.measured())):
@@ -91,6 +89,33 @@ class Verification:
                 self._run(candidate, title, watch)
                 yield
 
+    def _trials(self, most: int) -> Iterator[Trial]:
+        """Each is chosen by the runs before it."""
+        while len(self.options) < most and not self.left_out:
+            option = next_to_run(self.pool, self.seen(), self.objective)
+            if option is None:
+                break
+            yield option
+        for change in self.changes:
+            wrong = {candidate for candidate, found in self.checked.items() if not found.ok}
+            sound = [option for option in self.pool if option.candidate not in wrong]
+            now = factors(self.seen())
+            made = variant_of(change, sound, self.measured(), now, self.objective, self.memory)
+            if isinstance(made, Variant):
+                yield made
+            else:
+                self.not_tried.append(made)
+
+    @property
+    def options(self) -> list[Option]:
+        """Those of `tried` that were predicted."""
+        return [trial for trial in self.tried if isinstance(trial, Option)]
+
+    @property
+    def variants(self) -> list[Variant]:
+        """Those that were not."""
+        return [trial for trial in self.tried if isinstance(trial, Variant)]
+
     @property
     def plain(self) -> Option:
         return next(option for option in self.pool if option.candidate.plain)
@@ -104,10 +129,12 @@ class Verification:
         ]
 
     def _everybody(self) -> list[Candidate]:
-        return [PLAIN, *(option.candidate for option in self.options)]
+        return [PLAIN, *(trial.candidate for trial in self.tried)]
 
-    def _expected(self, option: Option) -> float:
-        """Seconds of a run that has not been, by what the steps of the others took."""
+    def _expected(self, trial: Trial) -> float:
+        """Seconds of a run that has not been, by what the steps of the others took; of a variant
+        what it builds on would take."""
+        option = trial if isinstance(trial, Option) else trial.base
         before = self.done[PLAIN][0].report
         copying = before.phases.prefill if not sample_of(before).prefilled else 0.0
         return corrected(option, factors(self.seen())).seconds + copying
@@ -145,22 +172,22 @@ class Verification:
         if not rounds:
             return []
         plain, found = self.done[PLAIN][:rounds], []
-        for option in self.options:
-            mine = self.done[option.candidate][:rounds]
+        for trial in self.tried:
+            mine = self.done[trial.candidate][:rounds]
             found.append(
                 cell_of(
-                    option.candidate.key(self.place),
+                    trial.candidate.key(self.place),
                     [(b.report, a.report) for b, a in zip(plain, mine, strict=True)],
                     step=full_steps(plain, mine),
-                    lossless=self.checked.get(option.candidate),
-                    predicted=_predicted(option),
+                    lossless=self.checked.get(trial.candidate),
+                    predicted=_predicted(trial),
                 )
             )
         return found
 
     def _run(self, candidate: Candidate, title: str, watch: Watch) -> None:
-        title, emitted = f"{title}: {candidate.label}", 0
-        total = max(1, len(self.passes.requests) * (self.config.max_new_tokens - 1))
+        title, emitted, config = f"{title}: {candidate.label}", 0, self.configure(candidate)
+        total = max(1, len(self.passes.requests) * (config.max_new_tokens - 1))
         watch(title, 0.0)
 
         def listen(event: Event) -> None:
@@ -169,16 +196,22 @@ class Verification:
                 emitted += sum(len(row.tokens) for row in event.rows)
                 watch(title, min(1.0, emitted / total))
 
-        done = self.passes.run(config_of(candidate, self.config), listen)
+        done = self.passes.run(config, listen)
         self.done.setdefault(candidate, []).append(done)
 
     def _check(self, candidate: Candidate, watch: Watch) -> None:
         watch("comparing the texts", None)
         plain, mine = self.done[PLAIN][0], self.done[candidate][0]
-        config = config_of(candidate, self.config)
-        self.checked[candidate] = self.passes.check(config, plain, mine)
+        self.checked[candidate] = self.passes.check(self.configure(candidate), plain, mine)
 
 
-def _predicted(option: Option) -> Predicted:
-    price = option.price
-    return Predicted(option.speedup, StepTimes(price.plain, price.draft, price.verify))
+def _named(trial: Trial) -> str:
+    label = trial.candidate.label
+    return f"{label} ({trial.speedup:.2f}× predicted)" if isinstance(trial, Option) else label
+
+
+def _predicted(trial: Trial) -> Predicted | None:
+    if isinstance(trial, Variant):
+        return None
+    price = trial.price
+    return Predicted(trial.speedup, StepTimes(price.plain, price.draft, price.verify))

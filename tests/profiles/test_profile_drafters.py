@@ -24,6 +24,7 @@ WAYS = {
     "layers:2 snapkv 256": {"draft": "layers:2"},
     "draftling full KV": {"draft": "org/draftling", "draft_kv": "full"},
     "draftling snapkv 64": {"draft": "org/draftling", "budget": 64},
+    "snapkv 256 adaptive": {"gamma_policy": "adaptive"},
 }
 
 
@@ -55,12 +56,14 @@ def test_they_survive_the_file(make, cells, tmp_path):
     assert "lookup" in cells[1].key.label and "256" not in cells[1].key.label
 
 
-def test_a_draft_models_folders_stay_private(make):
+def test_folders_stay_private(make):
     for under in ("", "+self"):
         for folder in ("/home/me/drafts/tiny", "~/tiny/"):
             cell = drawn(make.cell(), draft=f"{folder}{under}")
             assert cell_to_json(cell)["key"]["draft"] == f"tiny{under}"
             assert cell.key.way == f"tiny{under} snapkv 256"
+    written = cell_to_json(drawn(make.cell(), gamma_policy="/home/me/plan.toml"))
+    assert written["key"]["gamma_policy"] == "plan.toml"
 
 
 def older(lines: list[str]) -> str:
@@ -115,6 +118,7 @@ def test_a_way_becomes_the_settings_that_draft_so(make, cells):
         assert config.gamma == 5 and config.max_new_tokens == 7
         assert config.draft == change.get("draft", "self")
         assert config.draft_kv == change.get("draft_kv", "selected")
+        assert config.gamma_policy.name == change.get("gamma_policy", "fixed")
     assert cells[0].key.drafter.config(base, 2).draft == "self"
 
 
@@ -132,6 +136,17 @@ def test_tables_name_them(make, cells, tmp_path, magicdec, monkeypatch):
     assert rows[1]["budget"] == rows[1]["selector"] == "" and rows[3]["budget"] == "256"
     code, out, _ = magicdec("profile", "compare", path, path)
     assert code == 0 and all(name in out for name in ("lookup", "layers:2 snapkv 256"))
+
+
+def test_an_export_leaves_out_a_gamma_that_changes(make, tmp_path, magicdec):
+    changing = drawn(make.cell(verify=0.01), gamma_policy="adaptive")
+    path = make.write(tmp_path / "p.jsonl", make.cell(), changing)
+    code, _, err = exported(magicdec, path, "vllm", "--draft-model", "D")
+    assert code == 0 and "left out for a gamma that changes: 1 of the cells" in err
+    alone = make.write(tmp_path / "q.jsonl", changing)
+    code, _, err = exported(magicdec, alone, "vllm", "--draft-model", "D")
+    assert code == 2 and "no engine can be told" in err and err.count("\n") == 1
+    assert "γ adaptive up to" in changing.key.label and "adaptive" not in make.cell().key.label
 
 
 FORMATS = ("vllm", "vllm-experimental", "vllm-sparse", "sglang", "tensorrt-llm", "llama.cpp",

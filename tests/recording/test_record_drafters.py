@@ -83,6 +83,28 @@ def test_trees_are_cells_like_others(
     assert code == 2 and "cannot express a tree" in capsys.readouterr().err
 
 
+def test_combinations_that_cannot_be_are_left_out(
+    record: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "trees.jsonl"
+    grid = ("--tree", "none,specexec", "--tree-nodes", "6", "--selector", "snapkv,quest")
+    quick = ("--budget", "24", "--attention", "sdpa")  # nothing to be built first
+    assert record("-o", str(path), *grid, *quick, grid=SMALL) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "note: no cells of tree specexec over quest, which chooses entries again and again"
+    ]
+    cells = read_profile(path).cells
+    assert {cell.status for cell in cells} == {"ok"}
+    assert [cell.key.way for cell in cells] == ["snapkv 24", "snapkv 24 specexec 6", "quest 24"]
+
+    for asked in (("--tree", "sequoia"), ("--draft", "lookup+self")):
+        new = ("-o", str(tmp_path / "never.jsonl"), *asked, "--selector", "quest,topk")
+        assert record(*new, grid=SMALL) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "over quest, which chooses" in line and "give snapkv" in line
+    assert not (tmp_path / "never.jsonl").exists()
+
+
 def test_a_draft_that_cannot_work_fails_its_own_cells(
     record: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

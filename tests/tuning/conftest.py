@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from magicdec.cli.main import run_command_line
+from magicdec.engine.config import DecodeConfig
+from magicdec.engine.events import PHASES, PhaseTimes
 from magicdec.profiles.calibrated import Calibration, Selection, fingerprint_of
 from magicdec.profiles.calibration import save_calibration
 from magicdec.profiles.costs.hardware import Constants, Device, Hardware
+from magicdec.profiles.passes import Pass, Passes
 from magicdec.profiles.storage.drafter import Drafter
 from magicdec.profiles.tuning.candidate import Candidate, Place
 from magicdec.profiles.tuning.evidence import Evidence
@@ -103,3 +108,23 @@ def tune(
         return err if error else out
 
     return run
+
+
+@pytest.fixture
+def slowed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """slowed(which, times): runs of the batches and settings that `which` picks take so many times
+    as long. Then who wins does not hang on what else the machine does.
+    """
+    run = Passes.run
+
+    def patch(which: Callable[[int, DecodeConfig], bool], times: float) -> None:
+        def slower(self: Passes, config: DecodeConfig, listen: Any) -> Pass:
+            done = run(self, config, listen)
+            factor = times if which(self.batch, config) else 1.0
+            phases = PhaseTimes(*(factor * getattr(done.report.phases, name) for name in PHASES))
+            tpot = factor * (done.report.tpot_s or 0)
+            return replace(done, report=replace(done.report, phases=phases, tpot_s=tpot))
+
+        monkeypatch.setattr(Passes, "run", slower)
+
+    return patch

@@ -224,7 +224,9 @@ def test_every_drafter_competes(tune: Tune, model: Path, tmp_path: Path) -> None
     drafts = ("--draft", f"self,lookup,layers:1,{model}", "--selector", "streaming")
     asked = (*drafts, "--budget", "24", "--batch", "2", "--context", "100", "--gamma", "2")
     asked += ("--draft-weights", "same")
-    found = json.loads(tune(*asked, "--verify", "4", "--repeats", "1", "--format", "json"))
+    asked += ("--repeats", "1", "--format", "json")
+    found = json.loads(tune(*asked, "--verify", "4", "-o", "cells.jsonl"))
+    assert len(read_profile(tmp_path / "cells.jsonl").finished) == 4
     (answer,) = found["contexts"]
     predicted = {one["draft"]: one for one in answer["predicted"]}
     assert set(predicted) == {None, "self", "lookup", "layers:1", str(model)}
@@ -239,9 +241,7 @@ def test_every_drafter_competes(tune: Tune, model: Path, tmp_path: Path) -> None
     assert {one["draft"] for one in answer["measured"]} == set(predicted), "all of them ran"
 
     little = predicted["self"]["memory_bytes"] + 1000
-    tight = json.loads(
-        tune(*asked, "--verify", "0", "--format", "json", "--max-memory", str(little / 1e9))
-    )
+    tight = json.loads(tune(*asked, "--verify", "0", "--max-memory", str(little / 1e9)))
     fits = {one["draft"]: one["fits"] for one in tight["contexts"][0]["predicted"]}
     assert fits["self"] and not fits[str(model)]
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from magicdec.cli.main import run_command_line
-from magicdec.engine.events import PHASES, PhaseTimes
 from magicdec.engine.verdict import Divergence, Losslessness
 from magicdec.profiles.passes import Pass, Passes
 from magicdec.profiles.tuning.allowance import Allowance
@@ -85,31 +83,11 @@ def test_little_time_runs_the_best_first_and_names_what_was_skipped(
     assert answer["left_out"] and any("--time-limit 5" in note for note in document["notes"])
 
 
-@pytest.fixture
-def slowed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """slowed(which, times): runs of the batches and γ that `which` picks take so many times as
-    long. Then who wins does not hang on what else the machine does.
-    """
-    run = Passes.run
-
-    def patch(which: Callable[[int, int], bool], times: float) -> None:
-        def slower(self: Passes, config: Any, listen: Any) -> Pass:
-            done = run(self, config, listen)
-            factor = times if which(self.batch, config.gamma) else 1.0
-            phases = PhaseTimes(*(factor * getattr(done.report.phases, name) for name in PHASES))
-            tpot = factor * (done.report.tpot_s or 0)
-            return replace(done, report=replace(done.report, phases=phases, tpot_s=tpot))
-
-        monkeypatch.setattr(Passes, "run", slower)
-
-    return patch
-
-
 def test_a_limit_that_only_a_smaller_batch_keeps_is_found_by_running_there(
     tune: Tune, slowed: Callable[..., None]
 ) -> None:
     """Predicted fast enough in the larger batch; real runs say that it is not."""
-    slowed(lambda batch, gamma: batch == 3, 1e4)
+    slowed(lambda batch, config: batch == 3, 1e4)
     asked = (*FEW[:-2], "--batch", "1,3", "--context", "60", "--repeats", "1", "--verify", "1")
     (answer,) = json.loads(tune(*asked, "--max-tpot", "2000", *JSON))["contexts"]
     assert {one["batch"] for one in answer["measured"]} == {1, 3}
@@ -122,7 +100,7 @@ def test_a_short_context_is_best_decoded_plainly(
     tune: Tune, slowed: Callable[..., None], objective: str
 ) -> None:
     """Batch 1 and hardly more context than budget: the draft reads all that the target does."""
-    slowed(lambda batch, gamma: gamma > 0, 10.0)
+    slowed(lambda batch, config: config.gamma > 0, 10.0)
     asked = ("--selector", "streaming", "--budget", "40", "--gamma", "1", "--batch", "1")
     page = tune(*asked, "--context", "45", "--objective", objective, "--draft-weights", "same")
     assert "Don't speculate" in page and "--gamma 0" in page
@@ -133,7 +111,7 @@ def test_a_grid_is_decided_by_real_runs_in_each_context(
     tune: Tune, slowed: Callable[..., None]
 ) -> None:
     """The calibration promises much everywhere; drafting pays in neither context."""
-    slowed(lambda batch, gamma: gamma > 0, 100.0)
+    slowed(lambda batch, config: config.gamma > 0, 100.0)
     asked = (*FEW[:-2], "--batch", "1,3", "--context", "60,120", "--verify", "1", "--repeats", "1")
     page = tune(*asked, draft=0.0001)
     assert page.count("Don't speculate (measured)") == 2

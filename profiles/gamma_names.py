@@ -1,0 +1,28 @@
+"""Policies by the names that `--gamma` gives them. Torch-free."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from magicdec.engine.gamma.auto import Auto
+from magicdec.engine.gamma.policy import FIXED, MOST_CHOSEN, Adaptive, GammaPolicy
+from magicdec.profiles.gamma_schedule import read_schedule
+
+CHOOSING: tuple[GammaPolicy, ...] = (Auto(), Adaptive())
+
+
+def policy_of(name: str) -> GammaPolicy:
+    """fixed, auto, adaptive or a schedule's file; without what a calibration knows.
+
+    Raises ConfigError for a file that is none.
+    """
+    known = {policy.name: policy for policy in (FIXED, *CHOOSING)}
+    return known.get(name) or read_schedule(Path(name))
+
+
+def most_of(name: str) -> int:
+    """The most tokens that a step drafts by the policy of that name, which is not fixed. Raises
+    ConfigError."""
+    if any(policy.name == name for policy in CHOOSING):
+        return MOST_CHOSEN
+    return read_schedule(Path(name)).most

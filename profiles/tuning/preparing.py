@@ -1,0 +1,59 @@
+"""Candidates as settings of a run, with what `magicdec run` would take from the calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from magicdec.engine.config import DecodeConfig
+from magicdec.engine.request import Request
+from magicdec.profiles.calibrated import Calibration
+from magicdec.profiles.gamma_prices import priced
+from magicdec.profiles.run_prediction import Work
+from magicdec.profiles.storage.drafter import Drafter
+from magicdec.profiles.tree_choice import choose_tree
+from magicdec.profiles.tuning.candidate import Candidate
+
+
+def config_of(candidate: Candidate, base: DecodeConfig) -> DecodeConfig:
+    """The run of a candidate; all else as in `base`."""
+    drafter = candidate.drafter
+    return replace(base, gamma=0) if drafter is None else drafter.config(base, candidate.gamma)
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """Of runs over those rows in a batch: `config_of`, and for γ policies prices, for Sequoia the
+    shape that pays most. Each candidate's are made once."""
+
+    base: DecodeConfig
+    calibration: Calibration
+    requests: Sequence[Request]
+    batch: int
+    _made: dict[Candidate, DecodeConfig] = field(default_factory=dict)
+
+    def __call__(self, candidate: Candidate) -> DecodeConfig:
+        if candidate not in self._made:
+            self._made[candidate] = self._prepared(candidate)
+        return self._made[candidate]
+
+    def _prepared(self, candidate: Candidate) -> DecodeConfig:
+        config, drafter = config_of(candidate, self.base), candidate.drafter
+        if drafter is None:
+            return config
+        work = self._work(drafter, candidate.gamma)
+        if config.tree == "sequoia":
+            chosen = choose_tree(self.calibration, work, config.tree_rates, nodes=config.tree_nodes)
+            return replace(config, tree_shape=chosen.shape.parents)
+        if drafter.kind == "self" and drafter.budget is not None:  # others are not calibrated
+            policy = priced(config.gamma_policy, self.calibration, work)
+            return replace(config, gamma_policy=policy)
+        return config
+
+    def _work(self, drafter: Drafter, gamma: int) -> Work:
+        return Work(
+            batch=min(self.batch, len(self.requests)),
+            contexts=tuple(len(request.tokens) for request in self.requests),
+            new_tokens=(self.base.max_new_tokens,) * len(self.requests),
+            gamma=gamma, drafter=drafter,
+        )  # fmt: skip
