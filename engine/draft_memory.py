@@ -10,9 +10,10 @@ from magicdec.engine.cache import KEPT_QUERIES
 from magicdec.engine.config import LOOKUP, DecodeConfig
 from magicdec.engine.draft_room import DraftRoom
 from magicdec.engine.draft_view import view_capacity
-from magicdec.engine.drafter import draft_selector, draft_weights
+from magicdec.engine.drafter import draft_weights
 from magicdec.engine.key_index import KeyShape
 from magicdec.engine.model.spec import ModelSpec
+from magicdec.engine.selection import draft_selector
 from magicdec.engine.selectors.base import DynamicSelector
 from magicdec.engine.views.dynamic import block_size
 

@@ -13,10 +13,10 @@ from magicdec.engine.acceptance import Proposal, Rule
 from magicdec.engine.cache import Observer
 from magicdec.engine.confidence import Confidence
 from magicdec.engine.config import LOOKUP, DecodeConfig, DraftWeights
-from magicdec.engine.errors import ConfigError, require
+from magicdec.engine.errors import ConfigError
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.row import Text
-from magicdec.engine.selectors.base import SELECTORS, DynamicSelector, KVSelector
+from magicdec.engine.selection import draft_selector
 from magicdec.engine.trees.tree import Nodes
 from magicdec.engine.views.base import DraftView
 from magicdec.kernels.linear import int8_unsupported
@@ -159,19 +159,6 @@ class SelfDrafter(StepwiseDrafter):
 
     def commit(self, slots: Sequence[int], counts: Sequence[int]) -> None:
         self._view.commit(slots, counts)
-
-
-def draft_selector(config: DecodeConfig) -> KVSelector:
-    """What chooses the draft's KV entries. Raises ConfigError."""
-    if config.draft_kv == "full":
-        return SELECTORS.create("full")
-    selector = SELECTORS.create(config.selector, config.selector_options)
-    require(
-        not (isinstance(selector, DynamicSelector) and (config.drafts_trees or config.inner)),
-        f"{'trees' if config.drafts_trees else 'cascades'} are drafted over entries chosen once, "
-        f"and selector {config.selector} chooses again; give snapkv or another one",
-    )
-    return selector
 
 
 def draft_weights(config: DecodeConfig, device: torch.device, dtype: torch.dtype) -> DraftWeights:

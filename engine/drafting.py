@@ -9,11 +9,12 @@ from magicdec.engine.clock import Clock
 from magicdec.engine.config import LOOKUP, DecodeConfig
 from magicdec.engine.draft_model import ModelDrafter
 from magicdec.engine.draft_view import make_view
-from magicdec.engine.drafter import Drafter, SelfDrafter, draft_selector, draft_weights
+from magicdec.engine.drafter import Drafter, SelfDrafter, draft_weights
 from magicdec.engine.errors import require
 from magicdec.engine.lookup import LookupDrafter
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.model.spec import ModelSpec
+from magicdec.engine.selection import draft_selector
 from magicdec.engine.trees.drafter import TreeDrafter
 from magicdec.engine.trees.making import make_grower
 from magicdec.engine.views.base import DraftView

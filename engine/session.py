@@ -12,7 +12,6 @@ from magicdec.engine.clock import Clock
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.draft_checkpoint import open_draft
 from magicdec.engine.draft_room import DraftRoom
-from magicdec.engine.drafter import draft_selector
 from magicdec.engine.drafting import check_layers
 from magicdec.engine.engine import Engine
 from magicdec.engine.environment import environment
@@ -34,6 +33,7 @@ from magicdec.engine.model.spec import ModelSpec
 from magicdec.engine.prefill import PREFILL_CHUNK
 from magicdec.engine.prefill_store import PrefillStore
 from magicdec.engine.request import Request
+from magicdec.engine.selection import draft_selector
 from magicdec.engine.text.documents import Document
 from magicdec.engine.text.rows import RowPlan, build_rows
 from magicdec.engine.text.tokenizer import Tokenizer

@@ -124,11 +124,12 @@ class Settings:
         DECODE.tree, "Speculation",
         "Draft several tokens for a position, γ positions deep, and verify the tree in one pass: "
         "specexec keeps the draft's likeliest branches; sequoia draws one shape, the best for "
-        "--tree-rates and this machine's calibration.",
+        "--tree-rates and this machine's calibration.", label="tree",
     )  # fmt: skip
     tree_nodes: int = setting(
-        DECODE.tree_nodes, "Speculation", "Tokens of a tree, at most.", low=1, high=MAX_TREE_NODES
-    )
+        DECODE.tree_nodes, "Speculation", "Tokens of a tree, at most.", low=1, high=MAX_TREE_NODES,
+        label="nodes",
+    )  # fmt: skip
     tree_rates: str | None = setting(
         None, "Speculation",
         "How often sequoia's first, second, ... child is accepted when those before it were not: "

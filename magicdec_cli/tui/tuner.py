@@ -15,6 +15,7 @@ from magicdec.cli.tune_deliver import tuned_profile
 from magicdec.cli.tune_page import headline
 from magicdec.cli.tune_session import TuneOutcome
 from magicdec.engine.config import DecodeConfig
+from magicdec.engine.gamma.policy import FIXED
 from magicdec.profiles.storage.encoding import cell_to_json, header_to_json
 from magicdec.profiles.tuning.pricing import Option
 from magicdec.profiles.tuning.verifying import config_of
@@ -25,7 +26,10 @@ VERIFY, REPEATS = 3, 2  # real runs: candidates and rounds
 def asked(settings: Settings, sources: Sequence[str], selectors: Sequence[str]) -> TuneOutcome:
     """Budget, γ and draft weights are open, batch and context as they are set. Raises ConfigError
     for a selector that cannot be tried."""
-    own = dataclasses.replace(settings, draft=DECODE.draft, draft_kv=DECODE.draft_kv)
+    own = dataclasses.replace(
+        settings, draft=DECODE.draft, draft_kv=DECODE.draft_kv, tree=DECODE.tree,
+        gamma_policy=FIXED.name,
+    )  # fmt: skip
     grids = Grids(own, {"selector": tuple(selectors)})
     wanted = question(
         grids, {"selector": ",".join(selectors)}, "throughput", None, None, VERIFY, REPEATS
@@ -57,13 +61,13 @@ def ended(
 
 def put(settings: Settings, found: DecodeConfig) -> Settings:
     """The settings with what the tuner decides."""
-    decided = dataclasses.replace(settings, gamma=found.gamma)
+    decided = dataclasses.replace(settings, gamma=found.gamma, gamma_policy=FIXED.name)
     if found.gamma == 0:
         return decided
     return dataclasses.replace(
         decided, draft=found.draft, draft_kv=found.draft_kv, selector=found.selector,
         selector_option=dict(found.selector_options), budget=found.budget,
-        draft_weights=found.draft_weights,
+        draft_weights=found.draft_weights, tree=found.tree,
     )  # fmt: skip
 
 

@@ -110,11 +110,20 @@ def test_every_knob_is_whole_at_every_size(
     async def steps(pilot: Pilot[None]) -> None:
         link.tell(READY)
         await settle(pilot)
-        shown = text_of(app)
-        for knob in tui_knobs():
-            field = app.screen.query_one(f"#knob-{knob.name}")
-            assert field.region in app.screen.region, knob.name
-            assert f"{knob.label} ◂" in shown, knob.name
+        for tree in (False, True):
+            if tree:
+                app.screen.query_one("#knob-tree").focus()
+                await pilot.press("right_square_bracket")
+                await settle(pilot)
+            shown = text_of(app)
+            for knob in tui_knobs():
+                field = app.screen.query_one(f"#knob-{knob.name}")
+                if knob.name == "tree_nodes" and not tree:
+                    assert not field.display and "nodes" not in shown
+                    continue
+                assert field.region in app.screen.region, knob.name
+                assert f"{knob.label} ◂" in shown, knob.name
+            assert shown.splitlines()[-1].endswith("? help q quit")
 
     drive(app, steps, (width, height))
 
