@@ -164,12 +164,12 @@ class Settings:
         DECODE.draft_weights, "Speculation",
         "Weights that draft; int8 (CPU) is faster and as lossless. auto is int8 on a CPU when "
         "greedy. With sampling the distribution stays exact under int8, but a row's text then "
-        "depends on its batch mates, not on its seed alone.", label="draft weights",
+        "depends on its batch mates, not on its seed alone.", label="weights",
     )  # fmt: skip
 
     max_new_tokens: int = setting(
         DECODE.max_new_tokens, "Generation", "Tokens to generate per row.", low=1, high=1_000_000,
-        label="new tokens",
+        label="tokens",
     )  # fmt: skip
     stop: tuple[str, ...] = setting((), "Generation", "End a row before this text; repeatable.")
     ignore_eos: bool = setting(False, "Generation", "Generate on after the end-of-text token.")

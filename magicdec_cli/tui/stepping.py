@@ -29,7 +29,7 @@ OTHERS = {
 }
 SMALL = 64  # up to here integers step by one, larger ranges by powers of two
 USUAL, WIDEST = 6, 9  # columns: of a value with a range, and of the longest choice
-SHORT = {"draft": 6, "tree": 4}  # columns of what knobs with long choices show most of the time
+SHORT = {"draft": 6, "selector": 6, "tree": 4}  # columns of what is usual among long choices
 TENTH = 0.1
 LEAST_BUDGET = 32  # of a sweep; with less some selectors have no choice left
 

@@ -33,7 +33,7 @@ MainScreen TextPanel, MainScreen CurvePanel, MainScreen RunsPanel, MainScreen Lo
     display: none;
 }
 
-MainScreen.-compact > #body { grid-size: 2 2; grid-columns: 2fr 3fr; grid-rows: 3fr 4fr; }
+MainScreen.-compact > #body { grid-size: 2 2; grid-columns: 2fr 3fr; grid-rows: 8fr 9fr; }
 MainScreen.-short > #body { grid-rows: 1fr 1fr; }
 MainScreen.-short > KnobsPanel > #preview { height: 1; }
 
