@@ -8,6 +8,9 @@ the same command goes on after Ctrl-C or when --minutes are over. The table of w
 printed as Markdown to stdout, and only that: --minutes 0 measures nothing and prints it. --short
 prints a line for each drafter at the first budget instead of one for each workload.
 
+A cell in which something else kept the machine busy is forgotten and measured again: its mean step
+took much longer than its median one.
+
 The most telling cells come first: batch 4 on every workload, then the other batches, then the
 other budgets at batch 4. Drafters and selectors that this version lacks are left out and named.
 """
@@ -15,6 +18,7 @@ other budgets at batch 4. Drafters and selectors that this version lacks are lef
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import sys
 import time
@@ -22,6 +26,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from magicdec.cli.knobs import KNOBS
 from magicdec.cli.main import run_command_line
@@ -37,6 +42,7 @@ SELECTORS_WANTED = (
 DRAFTS_WANTED = ("lookup", "layers:10", "lookup+self")
 TREES_WANTED = ("specexec", "sequoia")
 WORKLOADS = {"niah": "ruler:niah-multikey", "cwe": "ruler:cwe", "qa": "ruler:qa"}
+DISTURBED = 1.25  # mean step / median step; seldom above 1.15 otherwise
 FIRST_BATCH, BATCHES, BUDGETS = 4, (1, 8), (256, 128, 512)
 
 
@@ -59,6 +65,8 @@ def main() -> int:
     folder: Path = asked.folder
     folder.mkdir(parents=True, exist_ok=True)
     begun, code = time.monotonic(), 0
+    if asked.minutes:
+        forget_disturbed(folder)
     for part in parts(sources(asked), asked.quick):
         if time.monotonic() - begun >= 60 * asked.minutes:
             note("the time is over; the same command goes on")
@@ -137,6 +145,27 @@ def others() -> list[tuple[str, ...]]:
     else:
         note("left out, not in this version: trees")
     return found
+
+
+def forget_disturbed(folder: Path) -> None:
+    for path in folder.glob("*.jsonl"):
+        lines = path.read_text().splitlines(keepends=True)
+        kept = [line for line in lines if not disturbed(json.loads(line))]
+        if len(kept) < len(lines):
+            note(f"{path.stem}: {len(lines) - len(kept)} disturbed cells are measured again")
+            path.write_text("".join(kept))
+
+
+def disturbed(cell: dict[str, Any]) -> bool:
+    """Whether the plain steps or the verify passes of a cell, as a line of a profile, varied by
+    more than a decoding does; False for the profile's head."""
+    median = cell.get("step_s", {})
+    return any(
+        run["phases_s"]["verify"] > DISTURBED * run["steps"] * median[name]
+        for repeat in cell.get("repeats", ())
+        for run, name in ((repeat["plain"], "plain"), (repeat["speculative"], "verify"))
+        if median.get(name)
+    )
 
 
 def record(part: Part, folder: Path, asked: argparse.Namespace) -> int:
