@@ -45,12 +45,19 @@ def refuse_cascades(drafts: Sequence[str]) -> None:
         )
 
 
-def read_grids(flags: Mapping[str, Any], names: Sequence[str]) -> Grids:
-    """Raises ConfigError for a value that does not fit its setting."""
-    given = {name: grid_values(name, flags[name]) for name in names if flags[name] is not None}
+def read_grids(flags: Mapping[str, Any], names: Sequence[str], worded: Sequence[str] = ()) -> Grids:
+    """worded: those of the names that also take the words of their settings, as texts.
+
+    Raises ConfigError for a value that does not fit its setting.
+    """
+    given = {
+        name: grid_values(name, flags[name], words=name in worded)
+        for name in names if flags[name] is not None
+    }  # fmt: skip
     settings = resolve({k: v for k, v in flags.items() if k not in names}).settings
     require("tree" in names or settings.tree == "none", NO_TREES)
-    if "gamma" in names and settings.gamma_policy != "fixed":  # a policy in a file is for run
+    takes_numbers = "gamma" in names and "gamma" not in worded
+    if takes_numbers and settings.gamma_policy != "fixed":  # a policy in a file is for others
         settings = replace(settings, gamma=DECODE.gamma, gamma_policy="fixed")
     return Grids(settings, given)
 
@@ -64,9 +71,13 @@ def apart(name: str, text: str) -> tuple[str | None, tuple[str, ...]]:
     return ",".join(rest) if rest else None, tuple(dict.fromkeys(words))
 
 
-def grid_values(name: str, text: str) -> tuple[Any, ...]:
-    """The values that `text` names for a setting, each once, in order. Raises ConfigError."""
+def grid_values(name: str, text: str, *, words: bool = False) -> tuple[Any, ...]:
+    """The values that `text` names for a setting, each once, in order; words: those that the
+    setting takes besides numbers come last. Raises ConfigError."""
     knob = _KNOBS[name]
+    if words:
+        rest, found = apart(name, text)
+        return (*(grid_values(name, rest) if rest is not None else ()), *found)
     if knob.kind == "int":
         assert knob.low is not None and knob.high is not None
         return sweep(text, knob.flag, low=int(knob.low), high=int(knob.high))
