@@ -68,9 +68,8 @@ def record(
 
     Most settings take several values, see GRID below.
     """
-    given = (
-        SweepFile() if sweep is None else read_sweep_file(sweep, tuple(RECORD_GRIDS), RECORD_WORDED)
-    )
+    grid = tuple(RECORD_GRIDS)
+    given = SweepFile() if sweep is None else read_sweep_file(sweep, grid, RECORD_WORDED)
     path = output or (Path(given.output) if given.output else None)
     if path is None:
         raise ConfigError("no file to record to; add -o profile.jsonl")
@@ -80,7 +79,7 @@ def record(
         name: value if value not in (None, []) else given.flags.get(name)
         for name, value in flags.items()
     }
-    grids = read_grids(stated, tuple(RECORD_GRIDS), RECORD_WORDED)
+    grids = read_grids(stated, grid, RECORD_WORDED)
 
     from magicdec.cli.progress import choose_display
     from magicdec.cli.record_session import RecordPlan, record_session
