@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from magicdec.cli.knob import Knob
 from magicdec.cli.knobs import DECODE, KNOBS, Settings
 from magicdec.cli.settings import resolve
 from magicdec.engine.config import UNDER_SELF
@@ -76,8 +77,7 @@ def grid_values(name: str, text: str, *, words: bool = False) -> tuple[Any, ...]
     setting takes besides numbers come last. Raises ConfigError."""
     knob = _KNOBS[name]
     if words:
-        rest, found = apart(name, text)
-        return (*(grid_values(name, rest) if rest is not None else ()), *found)
+        return _with_words(knob, text)
     if knob.kind == "int":
         assert knob.low is not None and knob.high is not None
         return sweep(text, knob.flag, low=int(knob.low), high=int(knob.high))
@@ -85,3 +85,11 @@ def grid_values(name: str, text: str, *, words: bool = False) -> tuple[Any, ...]
     if not all(items):
         raise ConfigError(f"{knob.flag} {text!r} has an empty item; write one, or a list a,b")
     return tuple(dict.fromkeys(knob.parse(item, knob.flag) for item in items))
+
+
+def _with_words(knob: Knob, text: str) -> tuple[Any, ...]:
+    numbers, words = apart(knob.name, text)
+    try:
+        return (*(() if numbers is None else grid_values(knob.name, numbers)), *words)
+    except ConfigError as error:
+        raise ConfigError(f"{error}; or give {knob.expects}") from None
