@@ -76,7 +76,7 @@ class Int8Linear(Linear):
     bits, which overflow when both factors use all their bits: weights are limited to 7 bits, so
     that 2 * 255 * 64 < 2^15. The activations keep 8, because their outliers need the range.
     FBGEMM takes one scale for all activations of a call; `Pointwise.apart` makes that each
-    token's own, so that a row's draft does not depend on its batch mates.
+    token's own, so that a row's draft does not depend on which others are in the batch.
     Make it inside `with fbgemm():`. Raises ValueError for a weight that is not float32 on a CPU
     with these kernels.
     """
@@ -104,6 +104,9 @@ class Int8Linear(Linear):
         return self._product(torch.ones(1, self._width))[0]
 
     def __call__(self, x: Tensor) -> Tensor:
+        if x.numel() == self._width:  # it is alone
+            out = self._product(x)
+            return out if self._bias is None else out.add_(self._bias)
         return self._pointwise.apart(x, self._product, self._sums, self._bias)
 
     def _product(self, x: Tensor) -> Tensor:

@@ -122,11 +122,12 @@ class Settings:
         DECODE.tree, "Speculation",
         "Draft several tokens for a position, γ positions deep, and verify the tree in one pass: "
         "specexec keeps the draft's likeliest branches; sequoia draws one shape, the best for "
-        "--tree-rates and this machine's calibration.",
+        "--tree-rates and this machine's calibration.", label="tree",
     )  # fmt: skip
     tree_nodes: int = setting(
-        DECODE.tree_nodes, "Speculation", "Tokens of a tree, at most.", low=1, high=MAX_TREE_NODES
-    )
+        DECODE.tree_nodes, "Speculation", "Tokens of a tree, at most.", low=1, high=MAX_TREE_NODES,
+        label="nodes",
+    )  # fmt: skip
     tree_rates: str | None = setting(
         None, "Speculation",
         "How often sequoia's first, second, ... child is accepted when those before it were not: "
@@ -162,12 +163,12 @@ class Settings:
         DECODE.draft_weights, "Speculation",
         "Weights that draft; int8 (CPU) is faster and as lossless. auto is int8 on a CPU when "
         "greedy. With sampling the distribution stays exact under int8, but a row's text then "
-        "depends on its batch mates, not on its seed alone.", label="draft weights",
+        "depends on its batch mates, not on its seed alone.", label="weights",
     )  # fmt: skip
 
     max_new_tokens: int = setting(
         DECODE.max_new_tokens, "Generation", "Tokens to generate per row.", low=1, high=1_000_000,
-        label="new tokens",
+        label="tokens",
     )  # fmt: skip
     stop: tuple[str, ...] = setting((), "Generation", "End a row before this text; repeatable.")
     ignore_eos: bool = setting(False, "Generation", "Generate on after the end-of-text token.")

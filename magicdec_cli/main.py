@@ -57,7 +57,7 @@ app.command("run", cls=HelpWithTerms, epilog=EPILOG)(with_common(with_settings(r
 app.command("tune", cls=TuneHelp, epilog=TUNE_EPILOG)(
     with_common(with_settings(tune, grids=TUNE_GRIDS, worded=("gamma",)))
 )
-app.command("tui", cls=GroupedHelp, epilog=EPILOG)(with_common(with_settings(tui, refused=TREES)))
+app.command("tui", cls=GroupedHelp, epilog=EPILOG)(with_common(with_settings(tui)))
 app.command("predict", cls=PredictHelp, epilog=PREDICT_EPILOG)(with_common(predict))
 app.command("calibrate", cls=GroupedHelp)(with_common(with_settings(calibrate, GROUPS)))
 app.command("selectors", cls=GroupedHelp)(with_common(commands.selectors))

@@ -16,13 +16,14 @@ PHASE_STYLES = {
 
 def settings_line(info: RunInfo, symbols: Symbols) -> list[tuple[str, str]]:
     sampling = "greedy" if info.temperature == 0 else f"{info.temperature:g}"
-    gamma = (
-        f"{info.gamma}" if info.gamma_policy == "fixed" else f"{info.gamma_policy} ≤ {info.gamma}"
-    )
+    most = "<=" if symbols.rule == "-" else "≤"
+    gamma = f"{info.gamma}"
+    if info.gamma_policy != "fixed":
+        gamma = f"{info.gamma_policy} {most} {gamma}"
     known = [
         ("B", str(info.batch)), ("context", f"{info.context:,}"),
         *([] if info.budget is None else [("budget", f"{info.budget:,}")]),
-        (symbols.gamma, gamma), ("T", sampling),
+        (symbols.gamma, gamma), *([("tree", info.tree)] if info.tree else []), ("T", sampling),
     ]  # fmt: skip
     if info.predicted is not None:
         known.append(("predicted", f"{info.predicted:.2f}{symbols.times}"))

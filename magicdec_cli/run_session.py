@@ -13,7 +13,7 @@ from magicdec.cli import session_api
 from magicdec.cli.knobs import Settings
 from magicdec.cli.live_state import PLAIN, SPECULATIVE, LiveState, RunInfo
 from magicdec.cli.progress import Display
-from magicdec.cli.trees import with_shape
+from magicdec.cli.trees import tree_text, with_shape
 from magicdec.engine.config import LOOKUP, SELF, UNDER_SELF, DecodeConfig
 from magicdec.engine.gamma.policy import FIXED, GammaPolicy
 from magicdec.engine.report import Recorder, RunReport
@@ -133,8 +133,6 @@ def run_info(
     selector = _drafter(settings)
     if env.get("draft_weights") == "int8":
         selector += ", int8 weights"
-    if settings.tree != "none":
-        selector += f", {settings.tree} tree"
     return RunInfo(
         model=Path(settings.model).name or settings.model,
         device=str(env.get("device", settings.device)),
@@ -145,6 +143,7 @@ def run_info(
         budget=settings.budget if settings.selects else None,
         gamma=settings.gamma,
         gamma_policy=settings.policy.name,
+        tree=tree_text(settings),
         temperature=settings.temperature,
         rows=len(requests),
         max_new_tokens=settings.max_new_tokens,

@@ -53,10 +53,10 @@ def resolve(
         if given is not None and given != []:
             values[knob.name] = _from_flag(knob, given)
             sources[knob.name] = knob.flag
-    return Resolved(Settings(**values | _gamma(values["gamma"])), sources)
+    return Resolved(Settings(**values | gamma_of(values["gamma"])), sources)
 
 
-def _gamma(given: int | str) -> dict[str, Any]:
+def gamma_of(given: int | str) -> dict[str, Any]:
     """γ and what chooses it, from the number, word or file name that --gamma gave."""
     if isinstance(given, int):
         return {"gamma": given}

@@ -162,6 +162,7 @@ APP_TERMS: dict[str, str] = {
     "besides is left out",
     "draft weights": "same: the model's own; int8: a quantised twin drafts, the model verifies; "
     "auto: int8 where it drafts faster (--draft-weights)",
+    "nodes": "tokens of a tree at most (--tree-nodes); the knob is there while a tree is chosen",
     "new tokens": "tokens each row generates at most (--max-new-tokens)",
     "step, predicted": "γ * T_D + T_V + the rest, in milliseconds, beside a plain step T_T",
     "median ms": "of a phase over the run's last 1,000 steps; its share is that phase's seconds / "

@@ -34,6 +34,12 @@ def sibling_rates(text: str | None) -> tuple[float, ...]:
         ) from None
 
 
+def tree_text(settings: Settings) -> str:
+    """Which tree, and of how many tokens at most; empty where none is drafted."""
+    drafted = settings.tree != "none" and settings.gamma > 0
+    return f"{settings.tree} {settings.tree_nodes}" if drafted else ""
+
+
 def with_shape(
     config: DecodeConfig, settings: Settings, env: Mapping[str, object],
     requests: Sequence[Request],

@@ -45,19 +45,19 @@ def tui(
     _check_terminal(docs or [])
     import dataclasses
 
-    from magicdec.cli.grids import NO_TREES
     from magicdec.cli.settings import resolve
+    from magicdec.cli.tui.stepping import POLICIES, possible
 
     resolved = resolve(flags)
     settings = resolved.settings
-    require(settings.tree == "none", NO_TREES)
     require(
-        settings.gamma_policy == "fixed",
-        f"--gamma {settings.gamma_policy} is for `magicdec run`; give the app a number",
+        settings.gamma_policy in ("fixed", *POLICIES),
+        f"--gamma {settings.gamma_policy} is for `magicdec run`; give the app a number, "
+        f"{' or '.join(POLICIES)}",
     )
     if resolved.sources["context"] == "default":
         settings = dataclasses.replace(settings, context=FIRST_CONTEXT)
-    settings.decode_config()
+    possible(settings)
     if TERMINAL.color == "never":
         os.environ["NO_COLOR"] = "1"
 

@@ -122,7 +122,10 @@ void magicdec_spread(const float* x, float* out, float* ranges, int64_t rows, in
             high = std::max(high, from[i]);
         }
         const float span = std::max(high - low, std::numeric_limits<float>::min());
-        for (i = 0; i < width; i++) out[row * width + i] = (from[i] - low) / span;
+        float* to = out + row * width;
+        for (i = 0; i + LANES <= width; i += LANES)
+            ::store(to + i, (load(from + i) - broadcast(low)) / broadcast(span));
+        for (; i < width; i++) to[i] = (from[i] - low) / span;
         ranges[2 * row] = low;
         ranges[2 * row + 1] = span;
     });

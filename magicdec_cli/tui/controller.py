@@ -23,7 +23,7 @@ from magicdec.cli.tui.messages import (
     Tune,
     TuneEnded,
 )
-from magicdec.cli.tui.session_log import recorded_run, tuned_profile
+from magicdec.cli.tui.session_log import not_recorded, recorded_run, tuned_profile
 from magicdec.cli.tui.state import Tuning
 from magicdec.cli.tui.stepping import TuiKnob
 from magicdec.profiles.storage.schema import Profile
@@ -198,11 +198,13 @@ class Controller:
     def _ended(self, report: RunEnded) -> Notice | None:
         run = self.tuning.runs[report.run]
         speculative = run.speculative
-        if speculative is not None:
+        if speculative is not None and run.settings.predictable:  # others accept otherwise
             shares = speculative.tally.acceptance_rate_per_position
             weights = str(run.environment.get("draft_weights", "same"))
             self.forecaster.book.learn(run.number, run.settings, weights, shares)
         self._keep(recorded_run(run, self.tuning))
+        if speculative is not None and self.log is not None and not_recorded(run.settings):
+            self.tuning.note(f"run {run.number} is not in the log: {not_recorded(run.settings)}")
         if report.status == "failed":
             self._queue.clear()
             return Notice(f"run {report.run} failed", report.error or "", "error")
@@ -229,5 +231,9 @@ class Controller:
             self.log = None
 
     def _next_of_sweep(self) -> Notice | None:
+        assert self.exploring is not None
         self.settings = self._queue.popleft()
-        return self.run()
+        notice = self.run()
+        total = len(self.exploring.values)
+        self.tuning.sweep = total - self.waiting, total
+        return notice

@@ -69,7 +69,9 @@ class Forecaster:
         """Why these settings never have a prediction; empty when they may have one."""
         if settings.gamma == 0:
             return "plain decoding: nothing is drafted"
-        if settings.tree != "none" or settings.cascades or not _is_own(settings.draft):
+        if not settings.predictable:
+            return f"measured only: the cost model does not price {_unpriced(settings)}"
+        if not _is_own(settings.draft):
             return "no preview: costs are known of the model's own layers drafting"
         return ""
 
@@ -169,6 +171,13 @@ def _nearest(environment: Mapping[str, object]) -> tuple[Hardware | None, bool]:
         return find_hardware(str(environment.get("device_name")) if gpu else ROUGH_CPU), True
     except MagicdecError:
         return None, True
+
+
+def _unpriced(settings: Settings) -> str:
+    """What of settings that are not `predictable` is in the way."""
+    if settings.tree != "none":
+        return "trees"
+    return "cascades" if settings.cascades else f"γ {settings.gamma_policy}"
 
 
 def _is_own(draft: str) -> bool:

@@ -92,7 +92,8 @@ def curve_graph(
     """
     plain = symbols.rule == "-"
     ys = [y for _, y in line] + [point.y for point in points] + [base]
-    xs = [x for x, _ in line] + [point.x for point in points]
+    xs = [x for x, _ in line] or list(ticks)  # without a line the ticks say how far it goes
+    xs += [point.x for point in points]
     margin = max((max(ys) - min(ys)) * 0.08, 0.02)
     columns, rows = width - 6, height - 2
     plot = _Plot(

@@ -75,7 +75,8 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class RunBegan:
-    """`plain_run` is the run whose plain decoding this one is compared with, itself included."""
+    """`plain_run` is the run whose plain decoding this one is compared with, itself included.
+    notes: how trees are shaped and γ is chosen, for the log."""
 
     run: int
     settings: Settings
@@ -83,6 +84,7 @@ class RunBegan:
     environment: Mapping[str, object]
     memory: tuple[tuple[str, int], ...] = ()
     plain_run: int | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from magicdec.cli.tui.messages import (
     TuneStep,
 )
 from magicdec.cli.tui.runs import Pass, RunState
+from magicdec.engine.gamma.policy import FIXED
 
 Phase = Literal["loading", "idle", "running", "tuning", "failed", "gone"]
 LOG_LINES = 500
@@ -52,6 +53,7 @@ class Tuning:
     tunings: int = 0  # that were asked for
     pinned: int | None = None
     stopping: bool = False
+    sweep: tuple[int, int] | None = None  # which of how many runs of a sweep this one is
     log: deque[Line] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
 
     @property
@@ -69,7 +71,7 @@ class Tuning:
         number = max(self.runs, default=0) + 1
         run = RunState(number, settings, self.now(), predicted)
         self.runs[number] = run
-        self.phase, self.stopping, self.loading = "running", False, None
+        self.phase, self.stopping, self.loading, self.sweep = "running", False, None, None
         return run
 
     def begin_tuning(self) -> int:
@@ -132,6 +134,8 @@ class Tuning:
         self.loading = None
         if report.plain_run not in (None, report.run):
             self.note(f"run {report.run}: plain decoding is known from run {report.plain_run}")
+        for text in report.notes:
+            self.note(f"run {report.run}: {text}")
 
     def _pass_began(self, report: PassBegan) -> None:
         run = self.runs[report.run]
@@ -152,6 +156,19 @@ class Tuning:
             self.note(f"run {run.number}: {report.error}", "error")
         else:
             self.note(f"run {run.number}: {report.status}")
+            self._note_way(run)
+
+    def _note_way(self, run: RunState) -> None:
+        """What a policy of γ, or a cascade, came to."""
+        if run.speculative is None:
+            return
+        tally, settings = run.speculative.tally, run.settings
+        if settings.gamma_policy != FIXED.name and tally.mean_gamma is not None:
+            mean = f"mean {tally.mean_gamma:.2f} of at most {settings.gamma}"
+            self.note(f"run {run.number}: γ {settings.gamma_policy}, {mean}")
+        if (inner := tally.inner) is not None:
+            judged = f"{inner.accepted:,} of {inner.drafted:,} accepted by the self-draft"
+            self.note(f"run {run.number}: inner drafts, {judged}")
 
     def _tune_ended(self, report: TuneEnded) -> None:
         self.tuned.append(report)

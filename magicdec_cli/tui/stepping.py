@@ -3,33 +3,61 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from magicdec.cli.knob import Knob
-from magicdec.cli.knobs import KNOBS, Settings
-from magicdec.engine.config import LOOKUP, SELF
+from magicdec.cli.knobs import ADAPTIVE, AUTO, KNOBS, Settings
+from magicdec.cli.settings import gamma_of
+from magicdec.engine.config import LAYERS, LOOKUP, SELF, UNDER_SELF
 from magicdec.engine.errors import ConfigError
+from magicdec.engine.gamma.policy import FIXED
+from magicdec.engine.selection import draft_selector
 from magicdec.engine.selectors.base import SELECTORS
 
 #: Those that come first. Whatever else has a label in the knob table follows.
 ORDER = (
     "batch", "context", "budget", "gamma", "draft", "selector", "temperature", "draft_weights",
+    "max_new_tokens", "tree", "tree_nodes",
 )  # fmt: skip
-#: Values of a text knob that are worth offering, by its name.
-Offers = Mapping[str, Callable[[], Sequence[str]]]
-OFFERS: Offers = {"selector": SELECTORS.names, "draft": lambda: (SELF, LOOKUP)}
+POLICIES = (ADAPTIVE, AUTO)  # of γ, behind its numbers
 OTHERS = {
-    "selector": "or package.module:Class", "draft": "or layers:N, a model, or a cascade",
-}  # fmt: skip
+    "selector": "or package.module:Class",
+    "draft": "or layers:N, a model of this vocabulary, or either with +self",
+}
 SMALL = 64  # up to here integers step by one, larger ranges by powers of two
 USUAL, WIDEST = 6, 9  # columns: of a value with a range, and of the longest choice
+SHORT = {"draft": 6, "selector": 6, "tree": 4}  # columns of what is usual among long choices
 TENTH = 0.1
 LEAST_BUDGET = 32  # of a sweep; with less some selectors have no choice left
 
 
 Change = Callable[[Settings], Settings]
+
+
+def draft_ways(layers: int | None) -> tuple[str, ...]:
+    """Who may draft, as far as a list can say it; layers: those of the model, where known."""
+    cascade = f"{LOOKUP}{UNDER_SELF}"
+    if layers is None or layers < 2:
+        return (SELF, LOOKUP, cascade)
+    half, few = f"{LAYERS}{2 * layers // 3}", f"{LAYERS}{max(layers // 5, 1)}"
+    return (SELF, LOOKUP, half, cascade, f"{few}{UNDER_SELF}")
+
+
+#: Values of a text knob that are worth offering, by its name.
+Offers = Mapping[str, Callable[[], Sequence[str]]]
+OFFERS: Offers = {"selector": functools.cache(SELECTORS.names), "draft": lambda: draft_ways(None)}
+
+
+def possible(settings: Settings) -> Settings:
+    """The same. Raises ConfigError for settings that contradict each other, also in what a run
+    would only say once its model is loaded."""
+    config = settings.decode_config()
+    if config.drafts_trees or config.inner:
+        draft_selector(config)
+    return settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +94,28 @@ class TuiKnob:
     def width(self) -> int:
         """Of its usual values."""
         if self.choices:
-            return min(max(map(len, self.choices)), WIDEST)
-        return USUAL if self.geometric or self.knob.kind == "float" else len(str(SMALL))
+            return SHORT.get(self.name) or min(max(map(len, self.choices)), WIDEST)
+        if self.geometric:
+            return min(USUAL, len(str(self.knob.high)))
+        return USUAL if self.knob.kind == "float" else len(str(SMALL))
+
+    def applies(self, settings: Settings) -> bool:
+        """Whether it means anything beside the others: a tree's nodes need a tree."""
+        return self.name != "tree_nodes" or settings.tree != "none"
+
+    def value(self, settings: Settings) -> Any:
+        """A number, a text, None for all; of γ the policy where that is not a fixed number."""
+        if self.name == "gamma" and settings.gamma_policy != FIXED.name:
+            return settings.gamma_policy
+        return getattr(settings, self.name)
 
     def text(self, settings: Settings) -> str:
-        value = getattr(settings, self.name)
+        value = self.value(settings)
         if value is None:
             return "all"
         if self.name == "temperature":
             return "greedy" if value == 0 else f"{value:g}"
-        return f"{value:,}" if self.knob.kind == "int" else str(value)
+        return f"{value:,}" if isinstance(value, int) else str(value)
 
     def set(self, settings: Settings, text: str) -> Settings:
         """Raises ConfigError for a value that the knob, or the other settings, do not admit."""
@@ -87,29 +127,49 @@ class TuiKnob:
             value = 0.0
         else:
             value = self.knob.parse(text, self.label)
-        return self.put(settings, value)
+        return possible(self.put(settings, value))
 
     def put(self, settings: Settings, value: Any) -> Settings:
-        changed = dataclasses.replace(settings, **{self.name: value})
-        if self.name == "temperature" and value == 0:  # what only sampling has must not stay
-            changed = dataclasses.replace(changed, top_k=0, top_p=1.0, min_p=0.0, seed=None)
-        changed.decode_config()
-        if self.name == "selector":
+        """Raises ConfigError for values that the engine's settings do not admit; `possible` knows
+        the rest."""
+        put: dict[str, Any] = {self.name: value}
+        if self.name == "gamma":
+            put = {"gamma_policy": FIXED.name} | gamma_of(value)
+        elif self.name == "temperature" and value == 0:  # what only sampling has must not stay
+            put |= {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "seed": None}
+        elif self.name == "selector" and value != settings.selector:
             SELECTORS.load(str(value))
+            put["selector_option"] = {}  # they were the other one's
+        changed = dataclasses.replace(settings, **put)
+        changed.decode_config()
         return changed
 
     def step(self, settings: Settings, up: bool) -> Settings:
-        """The next value up or down, or the same settings at the end of the range."""
-        try:
-            return self.put(settings, self._next(getattr(settings, self.name), up))
-        except ConfigError:
-            return settings
+        """The next value up or down, or the same settings at the end of the range.
+
+        Choices that the other settings do not admit are passed over. Raises ConfigError where they
+        admit none.
+        """
+        value, refused = self.value(settings), None
+        for _ in range(max(len(self.choices) - 1, 1)):
+            value = self._next(value, up)
+            try:
+                return possible(self.put(settings, value))
+            except ConfigError as error:
+                refused = refused or error
+        assert refused is not None
+        raise refused
 
     def _next(self, value: Any, up: bool) -> Any:
+        by = 1 if up else -1
         if self.choices:
-            place = self.choices.index(value) if value in self.choices else -1
-            return self.choices[(place + (1 if up else -1)) % len(self.choices)]
+            if value not in self.choices:
+                return self.choices[0 if up else -1]
+            return self.choices[(self.choices.index(value) + by) % len(self.choices)]
         low, high = self.knob.low or 0, self.knob.high or 0
+        if self.knob.words:  # they close the numbers to a ring
+            ring = [*range(int(low), int(high) + 1), *self.knob.words]
+            return ring[(ring.index(value) + by) % len(ring)]
         if self.knob.kind == "float":
             return min(max(round(value + (TENTH if up else -TENTH), 3), low), high)
         if value is None:
@@ -117,20 +177,24 @@ class TuiKnob:
         if self.geometric:
             wanted = 1 << (value.bit_length() if up else max((value - 1).bit_length() - 1, 0))
         else:
-            wanted = value + (1 if up else -1)
+            wanted = value + by
         return int(min(max(wanted, low), high))
 
 
 def tui_knobs(gamma: str = "γ", offers: Offers = OFFERS) -> tuple[TuiKnob, ...]:
     """`gamma`: how the terminal writes it."""
-    # The app takes numbers alone.
-    table = {knob.name: dataclasses.replace(knob, words=()) for knob in KNOBS if knob.label}
+    table = {knob.name: _worded(knob) for knob in KNOBS if knob.label}
     names = dict.fromkeys((*(name for name in ORDER if name in table), *table))
     return tuple(
         TuiKnob(table[name], gamma if table[name].label == "γ" else table[name].label,
                 offers.get(name))
         for name in names
     )  # fmt: skip
+
+
+def _worded(knob: Knob) -> Knob:
+    """With those of its words that the app takes, which are no files."""
+    return dataclasses.replace(knob, words=tuple(w for w in POLICIES if w in knob.words))
 
 
 def around(knob: TuiKnob, settings: Settings, count: int = 7) -> list[float]:

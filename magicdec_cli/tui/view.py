@@ -80,6 +80,7 @@ class View:
     runs: tuple[RunView, ...]
     pinned: int | None
     log: tuple[Line, ...]
+    sweep: tuple[int, int] | None = None  # which of how many runs of a sweep goes on
 
 
 @dataclass(slots=True)
@@ -100,7 +101,7 @@ class Viewer:
             self._view(run) if run is not None else None,
             _texts(main.state) if main is not None else None,
             tuple(self._view(known) for known in tuning.runs.values()),
-            tuning.pinned, tuple(tuning.log),
+            tuning.pinned, tuple(tuning.log), tuning.sweep if tuning.phase == "running" else None,
         )  # fmt: skip
 
     def _view(self, run: RunState) -> RunView:

@@ -25,7 +25,7 @@ _CLASSES: Mapping[str, type[Any]] = {
         messages.TuneEnded, messages.Gone, Settings, RunInfo, ModelShape,
         Losslessness, Divergence, events.PhaseTimes, events.PrefillProgress, events.RowStarted,
         events.RowStep, events.StepFinished, events.RowFinished, events.RunFinished,
-        events.GammaChosen, events.InnerDrafts,
+        events.GammaChosen, events.InnerDrafts, events.TreeShare,
     )
 }  # fmt: skip
 

@@ -16,11 +16,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from magicdec.cli import session_api
 from magicdec.cli.console import one_line
-from magicdec.cli.knobs import KNOBS, Settings
 from magicdec.cli.live_state import PLAIN, SPECULATIVE
 from magicdec.cli.run_session import run_info
 from magicdec.cli.tui.messages import (
@@ -41,6 +40,7 @@ from magicdec.cli.tui.messages import (
     TuneEnded,
     TuneStep,
 )
+from magicdec.cli.tui.passes import plain_key, run_config
 from magicdec.cli.tui.rejections import Rejections
 from magicdec.cli.tui.wire import decode, encode
 from magicdec.engine.config import DecodeConfig
@@ -175,15 +175,15 @@ class Worker:
         assert self._session is not None, "Run before Ready"
         run, settings = command.run, command.settings
         session = self._session.configured(settings)
-        config = settings.decode_config()
         requests = session.requests()
         warnings += session.warnings()
         memory = tuple(session.memory())
         environment = session.environment()
+        config, notes = run_config(settings, environment, requests)
         known = None if command.again or not config.gamma else self._plain.get(plain_key(settings))
         info = run_info(settings, environment, requests)
         source = run if known is None else known[0]
-        self._send(RunBegan(run, settings, info, environment, memory, source))
+        self._send(RunBegan(run, settings, info, environment, memory, source, notes))
         if known is None:
             plain = self._pass(session, run, dataclasses.replace(config, gamma=0), PLAIN)
             self._plain[plain_key(settings)] = (run, plain)
@@ -208,12 +208,6 @@ class Worker:
                 self._send(Happened(run, event, rejections.of(event)))
                 self._stop_if_asked(run)
         return recorder.report()
-
-
-def plain_key(settings: Settings) -> str:
-    """Equal for settings that decode the same plain tokens: those that differ in drafting alone."""
-    drafting: dict[str, Any] = {k.name: k.default for k in KNOBS if k.group == "Speculation"}
-    return repr(dataclasses.replace(settings, **drafting))
 
 
 def serve(commands: Iterable[bytes], send: Callable[[Report], None]) -> None:

@@ -11,6 +11,7 @@ from textual.pilot import Pilot
 
 from magicdec.cli.knobs import Settings
 from magicdec.cli.live_state import PLAIN, SPECULATIVE, RunInfo
+from magicdec.cli.trees import tree_text
 from magicdec.cli.tui.app import TuningApp
 from magicdec.cli.tui.link import Listener
 from magicdec.cli.tui.messages import (
@@ -94,7 +95,8 @@ def info(settings: Settings = SETTINGS) -> RunInfo:
     return RunInfo(
         settings.model, "cpu", "float32", settings.selector, settings.batch,
         settings.context or 1000, settings.budget, settings.gamma, settings.temperature,
-        settings.batch, settings.max_new_tokens,
+        settings.batch, settings.max_new_tokens, gamma_policy=settings.gamma_policy,
+        tree=tree_text(settings),
     )  # fmt: skip
 
 

@@ -39,13 +39,18 @@ def test_stop_asks_for_this_run_and_a_sweep_ends_with_it(
         await pilot.press("enter")
         await settle(pilot)
         assert len(link.runs) == 1 and app.controller.waiting > 0
+        total = app.controller.waiting + 1
+        assert f"run 1 starting  1 of {total}" in text_of(app)
         link.tell(begin(1, link.runs[0].settings), PassBegan(1, PLAIN))
         await pilot.press("x")
         assert link.commands[-1] == Stop(1)
         link.tell(RunEnded(1, "stopped"))
         await settle(pilot)
         assert app.controller.waiting == 0 and len(link.runs) == 1
-        assert "run 1 stopped" in text_of(app)
+        assert "run 1 stopped" in text_of(app) and f"of {total}" not in text_of(app)
+        await pilot.press("r")
+        await settle(pilot)
+        assert "run 2 starting" in text_of(app) and f"of {total}" not in text_of(app)
 
     drive(app, steps)
 

@@ -101,7 +101,7 @@ def test_who_drafts_is_a_knob_and_what_has_no_price_says_so(
             await pilot.press("enter", "tab", *cascade, "enter")
             await settle(pilot)
             assert app.controller.settings.draft == cascade
-            assert "no preview: costs are known of" in text_of(app)
+            assert "does not price cascades" in text_of(app)
         await pilot.press("enter", "tab", *"layers:20", "enter", "r")
         assert link.runs[-1].settings.draft == "layers:20"
 
@@ -115,11 +115,20 @@ def test_every_knob_is_whole_at_every_size(
     async def steps(pilot: Pilot[None]) -> None:
         link.tell(READY)
         await settle(pilot)
-        shown = text_of(app)
-        for knob in tui_knobs():
-            field = app.screen.query_one(f"#knob-{knob.name}")
-            assert field.region in app.screen.region, knob.name
-            assert f"{knob.label} ◂" in shown, knob.name
+        for tree in (False, True):
+            if tree:
+                app.screen.query_one("#knob-tree").focus()
+                await pilot.press("right_square_bracket")
+                await settle(pilot)
+            shown = text_of(app)
+            for knob in tui_knobs():
+                field = app.screen.query_one(f"#knob-{knob.name}")
+                if knob.name == "tree_nodes" and not tree:
+                    assert not field.display and "nodes" not in shown
+                    continue
+                assert field.region in app.screen.region, knob.name
+                assert f"{knob.label} ◂" in shown, knob.name
+            assert shown.splitlines()[-1].endswith("? help q quit")
 
     drive(app, steps, (width, height))
 

@@ -16,13 +16,13 @@ from magicdec.cli.knobs import Settings
 from magicdec.cli.tui.acceptances import Book
 from magicdec.cli.tui.forecast import Forecaster
 from magicdec.cli.tui.graphs import Point, curve_graph, share_graph
-from magicdec.cli.tui.messages import Gone, Loading, Open, Run, Stop
+from magicdec.cli.tui.messages import Gone, Happened, Loading, Open, Run, Stop
 from magicdec.cli.tui.pace import Pace, bucketed, live_speedup, spread_of
 from magicdec.cli.tui.screens.layout import size_class
 from magicdec.cli.tui.stepping import around, tui_knobs
 from magicdec.cli.tui.wire import decode, encode
 from magicdec.engine.errors import ConfigError
-from magicdec.engine.events import PhaseTimes, RowStep, StepFinished
+from magicdec.engine.events import PhaseTimes, RowStep, StepFinished, TreeShare
 
 KNOBS = {knob.name: knob for knob in tui_knobs()}
 
@@ -212,6 +212,8 @@ def test_messages_survive_the_wire() -> None:
         Open(("a b", "ü"), SETTINGS), Run(3, Settings(selector_option={"sinks": "8"})), Stop(3),
         Loading("x", None), READY, Gone("e"), *a_run(1), *plain_events(), *speculative_events(),
     ]  # fmt: skip
+    share = RowStep(0, (5, 6), "a b", 4, 1, 2, TreeShare(2, ((1, 2), (0, 1))))
+    messages.append(Happened(1, StepFinished(1, 2, (share,), PhaseTimes()), ((0, "x"),)))
     for message in messages:
         line = encode(message)
         assert line.endswith(b"\n") and line.count(b"\n") == 1

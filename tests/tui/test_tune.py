@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from magicdec_scripted import (
@@ -149,15 +150,29 @@ def test_what_the_tuner_decides_replaces_only_that(gamma: int) -> None:
     """Plain decoding leaves the drafter as it was: going back to it is one knob."""
     from magicdec.cli.tui.tuner import put
 
-    before = Settings(context=900, batch=3, draft="lookup", temperature=0.5)
+    before = Settings(
+        context=900, batch=3, draft="lookup", temperature=0.5, gamma=8, gamma_policy="auto"
+    )
     found = Settings(
         gamma=gamma, selector="streaming", budget=64, selector_option={"sinks": 2},
         draft_weights="same", max_new_tokens=9,
     ).decode_config()  # fmt: skip
-    wanted = {"gamma": gamma}
+    wanted = {"gamma": gamma, "gamma_policy": "fixed"}
     if gamma:
         wanted |= dict(
             draft="self", selector="streaming", budget=64, selector_option={"sinks": 2},
             draft_weights="same",
         )  # fmt: skip
     assert put(before, found) == dataclasses.replace(before, **wanted)
+
+
+@pytest.mark.parametrize("way", [{"tree": "sequoia"}, {"gamma": 8, "gamma_policy": "auto"}])
+def test_the_tuner_is_asked_without_trees_and_policies(way: dict[str, Any]) -> None:
+    """Which it does not search; its answer then replaces them."""
+    from magicdec.cli.tui.tuner import asked, put
+
+    settings = dataclasses.replace(SETTINGS, **way)
+    config = asked(settings, ("doc.txt",), ("snapkv",)).question.config
+    assert (config.tree, config.gamma_policy.name) == ("none", "fixed")
+    answer = put(settings, dataclasses.replace(config, gamma=2))
+    assert (answer.tree, answer.gamma_policy, answer.gamma) == ("none", "fixed", 2)

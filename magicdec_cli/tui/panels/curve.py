@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 from rich.text import Text
 
+from magicdec.cli.console import plain_text
 from magicdec.cli.knobs import Settings
 from magicdec.cli.tui.forecast import Forecast
 from magicdec.cli.tui.graphs import Point, curve_graph
@@ -15,6 +17,7 @@ from magicdec.cli.tui.panels.base import Panel, faint
 from magicdec.cli.tui.stepping import TuiKnob, around
 from magicdec.cli.tui.view import View
 from magicdec.engine.errors import ConfigError
+from magicdec.engine.gamma.policy import FIXED
 
 WIDEST = 110
 FINER = 4  # prices between two neighbouring values of the knob
@@ -28,6 +31,7 @@ class Curve:
     settings: Settings
     price: Callable[[Settings], Forecast | None]
     values: tuple[float, ...] = ()  # of a sweep; empty: around the knob's value
+    unpriced: str = ""  # why the settings have no price, if they never have one
 
 
 class CurvePanel(Panel):
@@ -54,7 +58,7 @@ class CurvePanel(Panel):
         if not curve.knob.numeric:
             return [faint(f"{curve.knob.label} has no scale: the runs table compares its values")]
         width = min(width, WIDEST)
-        value = getattr(curve.settings, curve.knob.name)
+        value = curve.knob.value(curve.settings)
         if value is None:
             return [faint(f"set {curve.knob.label} to a number to see a curve")]
         values = curve.values or tuple(around(curve.knob, curve.settings))
@@ -63,8 +67,8 @@ class CurvePanel(Panel):
             self._priced = _line(curve, values)
         line = self._priced
         if not line and not points:
-            return [faint("no prediction yet")]
-        now = _price(curve, value)
+            return [faint(plain_text(curve.unpriced, self.look) or "no prediction yet")]
+        now = curve.price(curve.settings)
         if now is not None:
             points.append(Point(value, now.speedup, "+" if self.look.rule == "-" else "◆", "bold"))
         logarithmic = curve.knob.geometric
@@ -72,16 +76,19 @@ class CurvePanel(Panel):
             line, points, width=width, height=height - 1, ticks=values, logarithmic=logarithmic,
             symbols=self.look,
         )  # fmt: skip
-        return [*graph, self._legend(now)]
+        return [*graph, self._legend(bool(line), now, curve.unpriced)]
 
-    def _legend(self, now: Forecast | None) -> Text:
+    def _legend(self, line: bool, now: Forecast | None, unpriced: str) -> Text:
         plain = self.look.rule == "-"
         legend = Text("      ", no_wrap=True)
-        legend.append("..." if plain else "───", "cyan").append(" predicted  ", "dim")
+        if line:
+            legend.append("..." if plain else "───", "cyan").append(" predicted  ", "dim")
         legend.append("o" if plain else "●", "green").append(" measured", "dim")
         if now is not None:
             guesses = ["rough costs"] * now.rough + ["assumed acceptance"] * now.assumed
             legend.append(f"  ({', '.join(guesses)})" if guesses else f"  {now.acceptance}", "dim")
+        elif unpriced:
+            legend.append(f"  {plain_text(unpriced, self.look)}", "dim")
         return legend
 
 
@@ -89,9 +96,9 @@ def measured_points(curve: Curve, view: View, plain: bool) -> list[Point]:
     """Of the finished runs that differ from the settings in the curve's knob alone."""
     wanted, points = _without(curve, curve.settings), []
     for run in view.runs:
-        value = getattr(run.settings, curve.knob.name)
-        if run.measured is None or not run.measured.final or value is None:
-            continue
+        value = curve.knob.value(run.settings)
+        if run.measured is None or not run.measured.final or not isinstance(value, int | float):
+            continue  # all of a document, or a γ that changes, has no place on the scale
         if run.status == "finished" and _without(curve, run.settings) == wanted:
             style = "bold yellow" if run.number == view.pinned else "bold green"
             points.append(Point(float(value), run.measured.speedup, "o" if plain else "●", style))
@@ -99,7 +106,10 @@ def measured_points(curve: Curve, view: View, plain: bool) -> list[Point]:
 
 
 def _without(curve: Curve, settings: Settings) -> Settings:
-    return dataclasses.replace(settings, **{curve.knob.name: curve.knob.knob.default})
+    put: dict[str, Any] = {curve.knob.name: curve.knob.knob.default}
+    if curve.knob.name == "gamma":
+        put["gamma_policy"] = FIXED.name
+    return dataclasses.replace(settings, **put)
 
 
 def _line(curve: Curve, values: tuple[float, ...]) -> list[tuple[float, float]]:

@@ -70,6 +70,11 @@ class KnobField(Widget, can_focus=True):
             self.refresh(layout=len(value) > self._width)
             self._width = max(self._width, len(value))
 
+    def apply(self, applies: bool) -> None:
+        """Hides a knob that means nothing beside the others."""
+        if applies != self.display:
+            self.display = applies
+
     def choose(self, chosen: bool) -> None:
         if chosen != self.chosen:
             self.chosen = chosen

@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.widgets import Static
 
 from magicdec.cli.bars import bar
-from magicdec.cli.console import Symbols
+from magicdec.cli.console import Symbols, plain_text
 from magicdec.cli.knobs import Settings
 from magicdec.cli.number_lines import ratio_text
 from magicdec.cli.tui.forecast import Forecast
@@ -32,14 +32,15 @@ class KnobsPanel(Framed):
 
     key, title = "4", "next run"
     terms = (
-        "B", "context", "budget", "γ", "self, lookup, layers:N", "selector", "T", "draft weights",
-        "new tokens", "predicted", "break-even length", "step, predicted", "Ω", "memory needed",
-        "rough", "assumed",
+        "B", "context", "budget", "γ", "γ auto, schedule", "γ adaptive", "self, lookup, layers:N",
+        "cascade", "selector", "T", "draft weights", "new tokens", "tree", "nodes", "predicted",
+        "break-even length", "step, predicted", "Ω", "memory needed", "rough", "assumed",
     )  # fmt: skip
     about = (
         "Tab goes from knob to knob, [ and ] change it, as do the wheel and a click on its ends; "
-        "Enter lets you type a value or choose from a list. The preview is the cost model's, "
-        "before anything runs."
+        "Enter lets you type a value or choose from a list. Behind the numbers of γ come adaptive "
+        "and auto. Stepping passes over choices that the other knobs rule out; to choose one says "
+        "why. The preview is the cost model's, before anything runs."
     )
 
     def __init__(self, knobs: Sequence[TuiKnob]) -> None:
@@ -62,6 +63,7 @@ class KnobsPanel(Framed):
     def show_settings(self, settings: Settings, chosen: TuiKnob, preview: Text) -> None:
         for field in self.fields:
             field.show_value(field.knob.text(settings))
+            field.apply(field.knob.applies(settings))
             field.choose(field.knob.name == chosen.name)
         self.query_one("#preview", Static).update(preview, layout=False)  # its size is fixed
 
@@ -71,7 +73,7 @@ def preview_lines(
     look: Symbols,
 ) -> Text:  # fmt: skip
     """The predicted speedup and what it rests on; then memory and the times behind it."""
-    first, second = [Text(reason, "dim")], []
+    first, second = [Text(plain_text(reason, look), "dim")], []
     if forecast is not None:
         ratio = Text.assemble(("preview ", "dim")).append_text(ratio_text(forecast.speedup, look))
         costs = f"rough costs of {forecast.hardware}" if forecast.rough else "calibrated costs"
@@ -87,11 +89,11 @@ def preview_lines(
 
 
 def _joined(facts: Sequence[Text], width: int) -> Text:
-    """As many facts as there is room for, none cut."""
+    """As many facts as there is room for, none cut but the first where it must be."""
     line = Text(no_wrap=True, overflow="crop", end="")
     for fact in facts:
         gap = 3 if line else 0
-        if line.cell_len + gap + fact.cell_len <= width:
+        if not line or line.cell_len + gap + fact.cell_len <= width:
             line.append(" " * gap).append_text(fact)
     return line
 

@@ -7,6 +7,7 @@ import textwrap
 from rich.text import Text
 
 from magicdec.cli.bars import clock
+from magicdec.cli.console import plain_text
 from magicdec.cli.tui.panels.base import Panel, faint
 from magicdec.cli.tui.view import View
 
@@ -22,7 +23,8 @@ class LogPanel(Panel):
         lines: list[Text] = []
         for line in list(view.log)[-height:]:
             mark = {"": "", "warning": "warning: ", "error": "error: "}[line.kind]
-            wrapped = textwrap.wrap(mark + line.text, max(width - AT, 10)) or [""]
+            text = plain_text(mark + line.text, self.look)
+            wrapped = textwrap.wrap(text, max(width - AT, 10)) or [""]
             for number, part in enumerate(wrapped):
                 at = f"{clock(line.at):>{AT - 1}} " if number == 0 else " " * AT
                 lines.append(Text.assemble((at, "dim"), (part, STYLES[line.kind]), no_wrap=True))

@@ -13,10 +13,12 @@ from textual.widgets import DataTable
 
 from magicdec.cli.console import Symbols
 from magicdec.cli.knobs import Settings
+from magicdec.cli.trees import tree_text
 from magicdec.cli.tui.panels.base import Framed
 from magicdec.cli.tui.panels.speedup import lossless_mark, short_acceptance
 from magicdec.cli.tui.view import RunView, View
 from magicdec.engine.config import LOOKUP, SELF
+from magicdec.engine.gamma.policy import FIXED
 
 Sort = Callable[[RunView], Any]
 MISSING = float("-inf")
@@ -34,7 +36,8 @@ class RunsPanel(Framed):
 
     key, title = "5", "runs"
     terms = (
-        "B", "context", "drafter", "budget", "γ", "T", "acceptance rate", "mean length", "tokens/s",
+        "B", "context", "drafter", "tree", "cascade", "budget", "γ", "γ auto, schedule",
+        "γ adaptive", "T", "acceptance rate", "mean length", "tokens/s",
         "speedup, decode", "predicted", "lossless", "pinned", "vs pinned",
     )  # fmt: skip
     about = (
@@ -66,7 +69,7 @@ class RunsPanel(Framed):
             "context": lambda r: r.info.context if r.info else r.settings.context or 0,
             "drafter": lambda r: drafter(r.settings),
             "budget": lambda r: r.settings.budget,
-            self._gamma: lambda r: r.settings.gamma,
+            self._gamma: lambda r: (r.settings.gamma_policy != FIXED.name, r.settings.gamma),
             "acc": lambda r: _or(r.drafting and r.drafting.acceptance_rate),
             "tok/s": lambda r: _or(r.tokens_per_s),
             "speedup": lambda r: _or(r.measured and r.measured.speedup),
@@ -155,7 +158,7 @@ class RunsPanel(Framed):
             "context": f"{context:,}" if context else "all",
             "drafter": drafter(settings),
             "budget": "-" if settings.draft == LOOKUP else f"{settings.budget:,}",
-            self._gamma: str(settings.gamma),
+            self._gamma: _drafted(settings),
             "acc": short_acceptance(run),
             "tok/s": f"{run.tokens_per_s:,.1f}" if run.tokens_per_s else "-",
             "speedup": f"{run.measured.speedup:.2f}{look.times}" if run.measured else "-",
@@ -177,10 +180,18 @@ class RunsPanel(Framed):
 
 
 def drafter(settings: Settings) -> str:
-    """Who drafts, or over which selection the model does so itself."""
+    """Who drafts, or over which selection the model does so itself, and the tree."""
     if settings.draft != SELF:
-        return PurePath(settings.draft).name
-    return settings.selector.rpartition(":")[2]
+        who = PurePath(settings.draft).name
+    else:
+        who = settings.selector.rpartition(":")[2]
+    return f"{who} {tree_text(settings)}".strip()
+
+
+def _drafted(settings: Settings) -> str:
+    """γ, or what chooses it."""
+    fixed = settings.gamma_policy == FIXED.name
+    return str(settings.gamma) if fixed else settings.gamma_policy
 
 
 def _keys(cells: list[Text]) -> tuple[str, ...]:

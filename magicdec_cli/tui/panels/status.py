@@ -6,7 +6,7 @@ from rich.text import Text
 from textual.widget import Widget
 
 from magicdec.cli.bars import bar, clock
-from magicdec.cli.console import Symbols
+from magicdec.cli.console import Symbols, plain_text
 from magicdec.cli.number_lines import settings_line
 from magicdec.cli.tui.panels.speedup import lossless_mark, speedup_lines
 from magicdec.cli.tui.view import RunView, View
@@ -105,13 +105,16 @@ def state_mark(view: View, look: Symbols) -> Text:
     if run.prefill is not None and word == run.status:
         word = "prefill"
     text.append(f"{mark} run {run.number} {word}", f"bold {style}")
+    if view.sweep is not None and style == "cyan":
+        at, total = view.sweep
+        text.append(f"  {at} of {total}", "bold")
     return text.append(f"  {clock(run.elapsed)} ", "dim")
 
 
 def _loading(view: View, look: Symbols) -> Text:
     loading = view.loading
     assert loading is not None
-    text = Text(f" {loading.what} ", no_wrap=True)
+    text = Text(f" {plain_text(loading.what, look)} ", no_wrap=True)
     if loading.share is not None:
         text.append_text(bar(loading.share, SHARE_BAR, "green", look))
         text.append(f" {loading.share:.0%}", "dim")

@@ -7,6 +7,7 @@ from typing import Literal
 
 SizeClass = Literal["-tiny", "-compact", "-medium", "-large"]
 SIZE_CLASSES: tuple[SizeClass, ...] = ("-tiny", "-compact", "-medium", "-large")
+SHORT = 20  # lines below which the preview has one
 
 
 #: Panels that a size class shows side by side, by their keys; "" has none of its own.
@@ -32,7 +33,9 @@ MainScreen TextPanel, MainScreen CurvePanel, MainScreen RunsPanel, MainScreen Lo
     display: none;
 }
 
-MainScreen.-compact > #body { grid-size: 2 2; grid-columns: 2fr 3fr; }
+MainScreen.-compact > #body { grid-size: 2 2; grid-columns: 2fr 3fr; grid-rows: 8fr 9fr; }
+MainScreen.-short > #body { grid-rows: 1fr 1fr; }
+MainScreen.-short > KnobsPanel > #preview { height: 1; }
 
 MainScreen.-medium > #body { grid-size: 6 3; grid-rows: 11 1fr 1fr; }
 MainScreen.-medium AcceptancePanel, MainScreen.-medium PhasesPanel,

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
-from textual.widgets import Footer
 
 from magicdec.cli.tui.panels.acceptance import AcceptancePanel
 from magicdec.cli.tui.panels.curve import Curve, CurvePanel
+from magicdec.cli.tui.panels.keys import KeyLine
 from magicdec.cli.tui.panels.knob_field import KnobField
 from magicdec.cli.tui.panels.knobs import KnobsPanel, preview_lines
 from magicdec.cli.tui.panels.log import LogPanel
@@ -21,9 +22,9 @@ from magicdec.cli.tui.panels.runs import RunsPanel
 from magicdec.cli.tui.panels.speedup import SpeedupPanel
 from magicdec.cli.tui.panels.status import StatusLines
 from magicdec.cli.tui.panels.text import TextPanel
-from magicdec.cli.tui.screens.layout import CSS, SIZE_CLASSES, size_class
+from magicdec.cli.tui.screens.layout import CSS, SHORT, SIZE_CLASSES, size_class
 from magicdec.cli.tui.screens.stage import Staged
-from magicdec.cli.tui.stepping import Change, TuiKnob, tui_knobs
+from magicdec.cli.tui.stepping import OFFERS, Change, TuiKnob, draft_ways, tui_knobs
 from magicdec.cli.tui.view import View, Viewer
 from magicdec.engine.errors import ConfigError
 
@@ -60,7 +61,7 @@ class MainScreen(Staged):
 
     def __init__(self) -> None:
         super().__init__()
-        self._knobs = tui_knobs(self.tuner.look.gamma)
+        self._knobs = tui_knobs(self.tuner.look.gamma, {**OFFERS, "draft": self._draft_ways})
         self._chosen = next(knob for knob in self._knobs if knob.name == FIRST_KNOB)
         self._viewer = Viewer(self.tuner.controller.tuning, self.tuner.demo)
         self._paused = False
@@ -84,7 +85,7 @@ class MainScreen(Staged):
             yield RunsPanel(tuner.look.gamma)
             yield LogPanel()
         yield KnobsPanel(self._knobs)
-        yield Footer(show_command_palette=False, compact=True)
+        yield KeyLine(show_command_palette=False, compact=True)
 
     def on_mount(self) -> None:
         self._classify(self.size.width, self.size.height)
@@ -103,6 +104,7 @@ class MainScreen(Staged):
             self.set_class(name == chosen, name)
         status = self.query_one(StatusLines)
         status.tiny = chosen == "-tiny"
+        self.set_class(height < SHORT, "-short")
         self.call_after_refresh(self.redraw)
 
     # What the engine tells
@@ -136,6 +138,8 @@ class MainScreen(Staged):
         """The fields, the preview and the curve, after a knob or the acceptance has changed."""
         controller = self.tuner.controller
         settings, ready = controller.settings, controller.forecaster.ready
+        if not self._chosen.applies(settings):
+            self._chosen = next(knob for knob in self._knobs if knob.name == FIRST_KNOB)
         forecast = controller.forecast()
         panel = self.query_one(KnobsPanel)
         room = ready.memory_bytes if ready is not None else None
@@ -148,8 +152,13 @@ class MainScreen(Staged):
         values: tuple[float, ...] = ()
         if exploring is not None and exploring.knob.name == self._chosen.name:
             values = exploring.values
-        curve = Curve(self._chosen, settings, controller.forecast, values)
+        unpriced = controller.forecaster.unpriced(settings)
+        curve = Curve(self._chosen, settings, controller.forecast, values, unpriced)
         self.query_one(CurvePanel).draw(curve)
+
+    def _draft_ways(self) -> Sequence[str]:
+        ready = self.tuner.controller.forecaster.ready
+        return draft_ways(ready.shape.layers if ready is not None else None)
 
     @property
     def chosen(self) -> TuiKnob:
@@ -189,7 +198,7 @@ class MainScreen(Staged):
         self.refresh_knobs()
 
     def action_next_knob(self, by: int) -> None:
-        fields = self.query_one(KnobsPanel).fields
+        fields = [field for field in self.query_one(KnobsPanel).fields if field.display]
         at = next(i for i, field in enumerate(fields) if field.knob.name == self._chosen.name)
         if isinstance(self.focused, KnobField):
             at = (at + by) % len(fields)
