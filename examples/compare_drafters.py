@@ -86,7 +86,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--model", default=None, help="as for `magicdec run`")
     parser.add_argument("--minutes", type=float, default=25.0, help="begin nothing after them")
     parser.add_argument("--context", type=int, default=4000)
-    parser.add_argument("--gamma", type=int, default=3)
+    parser.add_argument("--gamma", default="3", help="as for `profile record`: 3,adaptive")
     parser.add_argument("--new-tokens", type=int, default=32, help="of every row")
     parser.add_argument("--repeat", type=int, default=1, help="measurements of a cell")
     parser.add_argument("--workloads", default="novel,niah,cwe,qa", help="which of them")
@@ -174,7 +174,7 @@ def record(part: Part, folder: Path, asked: argparse.Namespace) -> int:
     return run_command_line(
         ["profile", "record", part.source, "-o", str(folder / f"{part.workload}.jsonl"), *model,
          "--context", str(asked.context), "--batch", str(part.batch), *part.grids,
-         "--gamma", str(asked.gamma), "--max-new-tokens", str(asked.new_tokens),
+         "--gamma", asked.gamma, "--max-new-tokens", str(asked.new_tokens),
          "--repeat", str(asked.repeat), "--ignore-eos"]
     )  # fmt: skip
 

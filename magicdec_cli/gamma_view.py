@@ -1,4 +1,4 @@
-"""How γ was chosen, and what a cascade's inner drafter did, as lines of a report."""
+"""How γ was chosen or came out, and what a cascade's inner drafter did, for reports and tables."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from magicdec.cli.console import Symbols
 from magicdec.engine.events import InnerDrafts
 from magicdec.engine.gamma.policy import GammaPolicy
 from magicdec.engine.report import Tally
+from magicdec.profiles.storage.schema import Cell, CellKey
 
 MAX_CHANGES = 4
 
@@ -29,6 +30,21 @@ def gamma_lines(policy: GammaPolicy, most: int, report: Tally, look: Symbols) ->
             shown.append(f"and {len(changes) - MAX_CHANGES} more changes; --json lists all")
         text.append("\n  " + "; ".join(shown), "dim")
     return text
+
+
+def cell_gamma(cell: Cell, *, most: bool = False) -> str:
+    """γ of a recorded cell; of one that changes the mean, and with `most` its bound: 2.3 of 8."""
+    gamma, mean = cell.key.gamma, cell.mean_gamma
+    if cell.key.fixed:
+        return str(gamma)
+    if mean is None:
+        return key_gamma(cell.key)
+    return f"{mean:.1f}" + (f" of {gamma}" if most else "")
+
+
+def key_gamma(key: CellKey) -> str:
+    """γ of a setting: of one that changes only its bound is known."""
+    return str(key.gamma) if key.fixed else f"up to {key.gamma}"
 
 
 def inner_line(inner: InnerDrafts) -> Text:

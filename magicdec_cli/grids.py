@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from magicdec.cli.knob import Knob
 from magicdec.cli.knobs import DECODE, KNOBS, Settings
 from magicdec.cli.settings import resolve
 from magicdec.engine.config import UNDER_SELF
@@ -45,12 +46,19 @@ def refuse_cascades(drafts: Sequence[str]) -> None:
         )
 
 
-def read_grids(flags: Mapping[str, Any], names: Sequence[str]) -> Grids:
-    """Raises ConfigError for a value that does not fit its setting."""
-    given = {name: grid_values(name, flags[name]) for name in names if flags[name] is not None}
+def read_grids(flags: Mapping[str, Any], names: Sequence[str], worded: Sequence[str] = ()) -> Grids:
+    """worded: those of the names that also take the words of their settings, as texts.
+
+    Raises ConfigError for a value that does not fit its setting.
+    """
+    given = {
+        name: grid_values(name, flags[name], words=name in worded)
+        for name in names if flags[name] is not None
+    }  # fmt: skip
     settings = resolve({k: v for k, v in flags.items() if k not in names}).settings
     require("tree" in names or settings.tree == "none", NO_TREES)
-    if "gamma" in names and settings.gamma_policy != "fixed":  # a policy in a file is for run
+    takes_numbers = "gamma" in names and "gamma" not in worded
+    if takes_numbers and settings.gamma_policy != "fixed":  # a policy in a file is for others
         settings = replace(settings, gamma=DECODE.gamma, gamma_policy="fixed")
     return Grids(settings, given)
 
@@ -64,9 +72,12 @@ def apart(name: str, text: str) -> tuple[str | None, tuple[str, ...]]:
     return ",".join(rest) if rest else None, tuple(dict.fromkeys(words))
 
 
-def grid_values(name: str, text: str) -> tuple[Any, ...]:
-    """The values that `text` names for a setting, each once, in order. Raises ConfigError."""
+def grid_values(name: str, text: str, *, words: bool = False) -> tuple[Any, ...]:
+    """The values that `text` names for a setting, each once, in order; words: those that the
+    setting takes besides numbers come last. Raises ConfigError."""
     knob = _KNOBS[name]
+    if words:
+        return _with_words(knob, text)
     if knob.kind == "int":
         assert knob.low is not None and knob.high is not None
         return sweep(text, knob.flag, low=int(knob.low), high=int(knob.high))
@@ -74,3 +85,11 @@ def grid_values(name: str, text: str) -> tuple[Any, ...]:
     if not all(items):
         raise ConfigError(f"{knob.flag} {text!r} has an empty item; write one, or a list a,b")
     return tuple(dict.fromkeys(knob.parse(item, knob.flag) for item in items))
+
+
+def _with_words(knob: Knob, text: str) -> tuple[Any, ...]:
+    numbers, words = apart(knob.name, text)
+    try:
+        return (*(() if numbers is None else grid_values(knob.name, numbers)), *words)
+    except ConfigError as error:
+        raise ConfigError(f"{error}; or give {knob.expects}") from None

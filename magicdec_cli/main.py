@@ -22,7 +22,7 @@ from magicdec.cli.interrupts import INTERRUPTED
 from magicdec.cli.options import with_common, with_settings
 from magicdec.cli.predict_command import EPILOG as PREDICT_EPILOG
 from magicdec.cli.predict_command import predict
-from magicdec.cli.record_command import RECORD_EPILOG, RECORD_GRIDS, record
+from magicdec.cli.record_command import RECORD_EPILOG, RECORD_GRIDS, RECORD_WORDED, record
 from magicdec.cli.run_command import EPILOG, run
 from magicdec.cli.survey_command import SURVEY_EPILOG, SURVEY_GRIDS, survey
 from magicdec.cli.tui_command import tui
@@ -71,7 +71,7 @@ app.add_typer(cache, name="cache")
 config.command("show", cls=GroupedHelp)(with_common(commands.config_show))
 app.add_typer(config, name="config")
 profile.command("record", cls=ProfileHelp, epilog=RECORD_EPILOG)(
-    with_common(with_settings(record, grids=RECORD_GRIDS))
+    with_common(with_settings(record, grids=RECORD_GRIDS, worded=RECORD_WORDED))
 )
 profile.command("survey", cls=ProfileHelp, epilog=SURVEY_EPILOG)(
     with_common(with_settings(survey, grids=SURVEY_GRIDS, refused=TREES))

@@ -120,13 +120,9 @@ def work_of(
     model: ModelShape | None = None,
 ) -> Work:  # fmt: skip
     """A run, as the cost model needs it. model: the draft model's sizes, if another one drafts."""
-    return Work(
-        batch=min(settings.batch, len(requests)),
-        contexts=tuple(len(request.tokens) for request in requests),
-        new_tokens=(settings.max_new_tokens,) * len(requests),
-        gamma=settings.gamma,
-        drafter=drafter_of(settings, str(env.get("draft_weights", "same"))),
-        model=model,
+    drafter = drafter_of(settings, str(env.get("draft_weights", "same")))
+    return Work.of(
+        drafter, settings.gamma, requests, settings.batch, settings.max_new_tokens, model
     )
 
 

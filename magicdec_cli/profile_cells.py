@@ -10,6 +10,7 @@ from rich.text import Text
 from magicdec.cli.bars import rate
 from magicdec.cli.columns import Column, Row, render
 from magicdec.cli.console import Symbols
+from magicdec.cli.gamma_view import cell_gamma
 from magicdec.cli.number_lines import ratio_text
 from magicdec.profiles.storage.flat import lossless_word
 from magicdec.profiles.storage.schema import Cell, Profile
@@ -22,7 +23,7 @@ COLUMNS = (
     Column("B", 0, lambda row, look: f"{_cell(row).key.batch:,}"),
     Column("context", 0, lambda row, look: f"{_cell(row).key.context:,}"),
     Column("drafter", 0, lambda row, look: clipped(_cell(row).key.way), left=True),
-    Column("γ", 0, lambda row, look: str(_cell(row).key.gamma)),
+    Column("γ", 0, lambda row, look: cell_gamma(_cell(row), most=True)),
     Column("speedup", 1, lambda row, look: _ratio(_cell(row).speedup, look)),
     Column("lossless", 2, lambda row, look: verdict(_cell(row), look), left=True),
     Column("accept", 3, lambda row, look: rate(_cell(row).acceptance_rate)),
@@ -60,8 +61,8 @@ def ordered(profile: Profile) -> Sequence[Cell]:
 
 
 def clipped(text: str) -> str:
-    """A drafter's name as long as a table can bear."""
-    return text if len(text) <= DRAFTER else text[: DRAFTER - 2] + ".."
+    """A drafter's name as long as a table can bear: who drafts begins it, and how far ends it."""
+    return text if len(text) <= DRAFTER else f"{text[:11]}..{text[13 - DRAFTER :]}"
 
 
 def verdict(cell: Cell, look: Symbols) -> Text:

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from magicdec.cli.columns import Column, Row, render
 from magicdec.cli.console import TERMINAL, Symbols, symbols
+from magicdec.cli.gamma_view import key_gamma
 from magicdec.cli.profile_cells import clipped
 from magicdec.cli.tables import Cell as TableCell
 from magicdec.cli.tables import Format, print_json, print_listing
@@ -106,7 +107,7 @@ COLUMNS = (  # which cell it is, and what to think of it, come before how much i
     Column("batch", 0, _of_cell(lambda pair: f"{pair.key.batch:,}")),
     Column("context", 0, _of_cell(lambda pair: f"{pair.key.context:,}")),
     Column("drafter", 1, _of_cell(lambda pair: clipped(pair.key.way)), left=True),
-    Column("γ", 1, _of_cell(lambda pair: str(pair.key.gamma))),
+    Column("γ", 1, _of_cell(lambda pair: key_gamma(pair.key))),
     Column("figure", 0, lambda row, look: _name(row["change"].figure), left=True),
     Column("A", 4, lambda row, look: _value(row["change"], row["change"].a)),
     Column("B", 4, lambda row, look: _value(row["change"], row["change"].b)),

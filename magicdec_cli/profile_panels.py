@@ -10,10 +10,11 @@ from rich.text import Text
 
 from magicdec.cli.bars import bar, rate
 from magicdec.cli.console import Symbols
+from magicdec.cli.gamma_view import cell_gamma
 from magicdec.cli.heatmap import color, ink
 from magicdec.cli.number_lines import PHASE_STYLES, ratio_text
 from magicdec.cli.plots import curves
-from magicdec.profiles.export.acceptance import pool
+from magicdec.profiles.export.acceptance import PooledAcceptance, pool
 from magicdec.profiles.storage.drafter import Drafter
 from magicdec.profiles.storage.schema import Cell, Profile, StepTimes
 
@@ -62,7 +63,7 @@ def _speedup_cell(cell: Cell, look: Symbols) -> Text:
     assert cell.speedup is not None
     background = color(cell.speedup)
     red, green, blue = background
-    text = f" {ratio_text(cell.speedup, look).plain} {look.gamma}{cell.key.gamma} "
+    text = f" {ratio_text(cell.speedup, look).plain} {look.gamma}{cell_gamma(cell)} "
     return Text(text, f"{ink(background)} on rgb({red},{green},{blue})")
 
 
@@ -77,7 +78,7 @@ def acceptance_curve(profile: Profile, width: int, look: Symbols) -> list[Text] 
         if drafter.budget is None:
             continue
         label = drafter.label.replace(f" {drafter.budget}", "", 1)
-        series[label].append((drafter.budget, pool(by_drafter[drafter]).rates[0]))
+        series[label].append((drafter.budget, _rates(drafter, pool(by_drafter[drafter]))[0]))
     if all(len(points) < 2 for points in series.values()):
         return None
     title = "acceptance of position 1 against budget, cells pooled"
@@ -86,6 +87,10 @@ def acceptance_curve(profile: Profile, width: int, look: Symbols) -> list[Text] 
         values = "  ".join(f"{budget:,.0f}: {rate(value)}" for budget, value in sorted(points))
         drawn.append(Text(f"  {label}  {values}", "dim"))
     return drawn
+
+
+def _rates(drafter: Drafter, pooled: PooledAcceptance) -> tuple[float, ...]:
+    return pooled.rates if drafter.fixed else pooled.shares
 
 
 def position_bars(profile: Profile, width: int, look: Symbols) -> list[Text] | None:
@@ -100,7 +105,7 @@ def position_bars(profile: Profile, width: int, look: Symbols) -> list[Text] | N
     for drafter in sorted(by_drafter)[:MOST_LINES]:
         pooled = pool(by_drafter[drafter])
         lines.append(Text(f"{drafter.label}  ({pooled.drafted[0]:,} steps)", "dim"))
-        for place, value in enumerate(pooled.rates, start=1):
+        for place, value in enumerate(_rates(drafter, pooled), start=1):
             cells = bar(value, min(width - 10, 50), "cyan", look)
             lines.append(Text.assemble((f"{place:<4} ", "dim"), f"{rate(value):>4} ", cells))
     if len(by_drafter) > MOST_LINES:
@@ -123,7 +128,7 @@ def phase_bars(profile: Profile, width: int, look: Symbols) -> list[Text] | None
     for cell in cells[:MOST_LINES]:
         total = _seconds(cell)
         shares = [_phase(cell, name) / total for name in names]
-        label = f"B {cell.key.batch}, {cell.key.context:,}, {look.gamma} {cell.key.gamma}"
+        label = f"B {cell.key.batch}, {cell.key.context:,}, {look.gamma} {cell_gamma(cell)}"
         line = Text(f"{label:<22} ", no_wrap=True)
         for name, letters in zip(names, _letters(names, shares, room), strict=True):
             line.append(letters, f"{PHASE_STYLES[name]} reverse")
@@ -141,15 +146,17 @@ def step_table(profile: Profile, look: Symbols) -> list[Text] | None:
     cells = [best[place] for place in sorted(best) if best[place].step != StepTimes()]
     if not cells:
         return None
-    head = f"{'B':>5} {'context':>9} {look.gamma:>3} "
+    gammas = [cell_gamma(cell) for cell in cells]
+    wide = max(3, *map(len, gammas))
+    head = f"{'B':>5} {'context':>9} {look.gamma:>{wide}} "
     names = ("T_T", "T_D", "T_V", "select")
     lines = [Text("median ms: plain step, draft step, verify pass; best cells", "bold")]
     lines.append(Text(head + "".join(f"{name:>9}" for name in names), "dim"))
-    for cell in cells[:MOST_LINES]:
+    for cell, gamma in zip(cells[:MOST_LINES], gammas, strict=False):
         times = (cell.step.plain, cell.step.draft, cell.step.verify, cell.step.select)
         shown = "".join(f"{'-' if t is None else f'{t * 1e3:,.2f}':>9}" for t in times)
         key = cell.key
-        lines.append(Text(f"{key.batch:>5} {key.context:>9,} {key.gamma:>3} {shown}"))
+        lines.append(Text(f"{key.batch:>5} {key.context:>9,} {gamma:>{wide}} {shown}"))
     return lines
 
 

@@ -18,9 +18,11 @@ RECORD_GRIDS = dict.fromkeys(
     ("batch", "context", "draft", "draft_kv", "tree", "tree_nodes", "selector", "budget",
      "gamma", "temperature", "draft_weights"), "",
 )  # fmt: skip
+RECORD_WORDED = ("gamma",)
 RECORD_EPILOG = (
     f"{GRAMMAR} Every combination is a cell, settings that a drafter has no use for left out: "
-    "--draft lookup is one, whatever the budgets. Run the same command again to go on where it was "
+    "--draft lookup is one, whatever the budgets. A γ that changes is a cell by its name: --gamma "
+    "2-4,adaptive,auto. Run the same command again to go on where it was "
     "interrupted; a failed cell is tried anew."
 )
 
@@ -66,7 +68,8 @@ def record(
 
     Most settings take several values, see GRID below.
     """
-    given = SweepFile() if sweep is None else read_sweep_file(sweep, tuple(RECORD_GRIDS))
+    grid = tuple(RECORD_GRIDS)
+    given = SweepFile() if sweep is None else read_sweep_file(sweep, grid, RECORD_WORDED)
     path = output or (Path(given.output) if given.output else None)
     if path is None:
         raise ConfigError("no file to record to; add -o profile.jsonl")
@@ -76,7 +79,7 @@ def record(
         name: value if value not in (None, []) else given.flags.get(name)
         for name, value in flags.items()
     }
-    grids = read_grids(stated, tuple(RECORD_GRIDS))
+    grids = read_grids(stated, grid, RECORD_WORDED)
 
     from magicdec.cli.progress import choose_display
     from magicdec.cli.record_session import RecordPlan, record_session

@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, cast
 from magicdec.cli import session_api
 from magicdec.cli.bars import clock, counted
 from magicdec.cli.drafter_grid import drafters
+from magicdec.cli.gamma_grid import Ahead, gammas, ways
 from magicdec.cli.grids import Grids
 from magicdec.cli.knobs import Settings
 from magicdec.cli.progress import Display
 from magicdec.engine.config import SELF, DecodeConfig, DraftWeights
 from magicdec.engine.errors import ConfigError, require
 from magicdec.engine.events import Event, PrefillProgress
+from magicdec.engine.gamma.policy import FIXED
 from magicdec.engine.request import Request
 from magicdec.profiles.costs.shapes import ModelShape
-from magicdec.profiles.storage.drafter import NO_TREE, draft_name
+from magicdec.profiles.storage.drafter import NO_TREE, draft_name, policy_name
 from magicdec.profiles.storage.fields import last_part, model_name
 from magicdec.profiles.storage.header import Grid, Header, Source
 from magicdec.profiles.storage.schema import CellKey
@@ -39,7 +41,7 @@ class RecordPlan:
 
     settings: Settings
     base: DecodeConfig
-    drafters: Sequence[Drafter]
+    ways: Sequence[tuple[Drafter, Ahead]]
     grid: Grid
     documents: Sequence[str]
     path: Path
@@ -52,57 +54,61 @@ class RecordPlan:
         settings = grids.settings
         contexts = grids.values("context")
         require(None not in contexts, "no prompt lengths to measure; add --context 1000-4000*2")
-        gammas = grids.values("gamma")
-        require(
-            0 not in gammas,
-            "gamma 0 is plain decoding, which every cell is compared with; leave it out",
-        )
+        aheads = gammas(grids)
         left_out: list[str] = []
         found = drafters(
             grids.values("selector"), grids.values("budget"), settings.selector_option,
             grids.values("draft"), grids.values("draft_kv"),
             list(itertools.product(grids.values("tree"), grids.values("tree_nodes"))), left_out,
         )  # fmt: skip
+        cells_of = ways(found, aheads, left_out)
         temperatures = grids.values("temperature")
         coldest = min(temperatures)
         grid = Grid(
             batch=grids.values("batch"), context=contexts,
             selector=tuple(dict.fromkeys(d.selector for d in found if d.selector)),
             budget=tuple(dict.fromkeys(d.budget for d in found if d.budget)),
-            gamma=gammas, temperature=temperatures, draft_weights=grids.values("draft_weights"),
+            gamma=tuple(dict.fromkeys(ahead.gamma for ahead in aheads)),
+            temperature=temperatures, draft_weights=grids.values("draft_weights"),
             draft=grids.values("draft"), draft_kv=grids.values("draft_kv"),
             tree=grids.values("tree"),
+            gamma_policy=tuple(dict.fromkeys(ahead.policy for ahead in aheads)),
         )  # fmt: skip
         # Checked at the coldest: what has no effect on greedy cells must not be asked of them.
         base = _plain(settings, coldest)
-        return cls(settings, base, found, grid, documents, path, repeat, left_out)
+        return cls(settings, base, cells_of, grid, documents, path, repeat, left_out)
 
     def cells(self, session: Session) -> dict[CellKey, DecodeConfig]:
         """Every combination, once; `auto` weights are what they come to here.
 
-        Raises ConfigError for two draft models that a profile could not tell apart.
+        Raises ConfigError for two draft models or schedules that a profile could not tell apart.
         """
         from magicdec.engine.drafter import draft_weights
 
         found: dict[CellKey, DecodeConfig] = {}
-        for drafter, batch, context, gamma, temperature, weights in itertools.product(
-            self.drafters, self.grid.batch, self.grid.context, self.grid.gamma,
-            self.grid.temperature, self.grid.draft_weights,
+        for (drafter, ahead), batch, context, temperature, weights in itertools.product(
+            self.ways, self.grid.batch, self.grid.context, self.grid.temperature,
+            self.grid.draft_weights,
         ):  # fmt: skip
             sampling = _plain(self.settings, temperature).sampling
-            config = drafter.config(
+            config = ahead.config(
+                drafter,
                 replace(self.base, sampling=sampling, draft_weights=cast(DraftWeights, weights)),
-                gamma,
             )
             used = drafter.named(temperature, draft_weights(config, session.device, session.dtype))
-            key = CellKey.at(
-                replace(used, draft=draft_name(used.draft)),
-                batch=batch, context=context, gamma=gamma,
-            )  # fmt: skip
-            other = found.setdefault(key, config).draft
+            named = replace(
+                used, draft=draft_name(used.draft), gamma_policy=policy_name(ahead.policy)
+            )
+            key = CellKey.at(named, batch=batch, context=context, gamma=ahead.gamma)
+            other = found.setdefault(key, config)
             require(
-                other == config.draft,
-                f"the draft models {other} and {config.draft} have one name; record them apart",
+                other.draft == config.draft,
+                f"the draft models {other.draft} and {config.draft} have one name; record them "
+                "apart",
+            )
+            require(
+                other.gamma_policy == config.gamma_policy,
+                f"two schedules are called {named.gamma_policy}; record them apart",
             )
         return found
 
@@ -110,8 +116,9 @@ class RecordPlan:
 def _plain(settings: Settings, temperature: float) -> DecodeConfig:
     """What all cells share; who drafts is each cell's own."""
     return replace(
-        settings, temperature=temperature, draft=SELF, draft_kv="selected", tree=NO_TREE
-    ).decode_config()
+        settings, temperature=temperature, draft=SELF, draft_kv="selected", tree=NO_TREE,
+        gamma_policy=FIXED.name,
+    ).decode_config()  # fmt: skip
 
 
 def record_session(plan: RecordPlan, display: Display) -> int:
@@ -120,6 +127,7 @@ def record_session(plan: RecordPlan, display: Display) -> int:
     from magicdec.cli.prediction import usable_calibration
     from magicdec.profiles.calibration_fit import shape_of
     from magicdec.profiles.recording.prediction import Predictor
+    from magicdec.profiles.recording.preparing import Preparation
     from magicdec.profiles.recording.recording import Recording
 
     settings, environment = plan.settings, session.environment()
@@ -171,7 +179,8 @@ def record_session(plan: RecordPlan, display: Display) -> int:
 
     with ProfileWriter(plan.path, header) as writer:
         predict = Predictor(calibration, shape)
-        recording = Recording(session, rows, plan.repeat, listen, tell, predict)
+        prepare = Preparation(calibration)
+        recording = Recording(session, rows, plan.repeat, listen, tell, predict, prepare)
         cells = plan.cells(session)
         there = sum(cell in writer.finished for cell in cells)
         if there:

@@ -23,8 +23,11 @@ class SweepFile:
     flags: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read_sweep_file(path: Path, grids: Sequence[str]) -> SweepFile:
-    """Raises ConfigError that names the file and the key."""
+def read_sweep_file(path: Path, grids: Sequence[str], worded: Sequence[str] = ()) -> SweepFile:
+    """worded: grids that also take the words of their settings.
+
+    Raises ConfigError that names the file and the key.
+    """
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -49,20 +52,20 @@ def read_sweep_file(path: Path, grids: Sequence[str]) -> SweepFile:
             )
         knob, where = knobs[key], f"{path}: {key}"
         if knob.name in grids:
-            flags[knob.name] = _grid(knob.name, value, where)
+            flags[knob.name] = _grid(knob.name, value, where, knob.name in worded)
         else:
             flags[knob.name] = _as_flag(knob.check(value, where))
     return SweepFile(tuple(documents), output, repeat, flags)
 
 
-def _grid(name: str, value: object, where: str) -> str:
+def _grid(name: str, value: object, where: str, words: bool) -> str:
     """A grid as text, a number, or a list of either."""
     items = value if isinstance(value, list) else [value]
     if not items or not all(type(item) in (str, int, float) for item in items):
         raise ConfigError(f"{where} must be a value, a list or a grid as text, got {value!r:.60}")
     text = ",".join(str(item) for item in items)
     try:
-        grid_values(name, text)
+        grid_values(name, text, words=words)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
     return text

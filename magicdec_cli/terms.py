@@ -105,6 +105,8 @@ PROFILE_TERMS: dict[str, str] = {
     "failed": "a cell that gave no figures: its error says why; recording again tries it anew",
     "speedup of a cell": "median over its repeats of plain / speculative decode seconds, for the "
     "same number of tokens",
+    "γ of a cell": "as it was given; of one that changes (auto, adaptive, a schedule) the mean "
+    "over all steps of the rows and the most, 2.3 of 8, or up to 8 where only that is known",
     "best measured": "of all drafters and γ that were tried there: of several noisy figures the "
     "best looks a little better than it is",
     "mean error, bias": "of predicted / measured speedup - 1: the mean of its size, and the mean "

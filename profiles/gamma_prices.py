@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from magicdec.engine.config import DecodeConfig
 from magicdec.engine.gamma.auto import Auto
 from magicdec.engine.gamma.policy import MOST_CHOSEN, Adaptive, GammaPolicy
 from magicdec.profiles.calibrated import Calibration
@@ -64,6 +65,14 @@ def adaptive_stop(calibration: Calibration, work: Work) -> float:
 def adaptive(calibration: Calibration, work: Work) -> Adaptive:
     stop = round(adaptive_stop(calibration, work), 3)
     return Adaptive(stop, f"calibration of {calibration.created[:10]}")
+
+
+def prepared(config: DecodeConfig, calibration: Calibration, work: Work) -> DecodeConfig:
+    """The settings with `priced`, as far as calibrations time the drafter: the model itself over a
+    selection. All others go by the run's own times."""
+    if work.drafter.kind != "self" or work.drafter.budget is None:
+        return config
+    return replace(config, gamma_policy=priced(config.gamma_policy, calibration, work))
 
 
 def priced(policy: GammaPolicy, calibration: Calibration, work: Work) -> GammaPolicy:

@@ -73,6 +73,8 @@ def _of_profile(path: Path, budget: int | None) -> Acceptance:
     profile = read_profile(path)
     cells = [cell for cell in profile.finished if cell.num_draft_tokens]
     require(bool(cells), f"--alpha @{path} has no cell that drafted; record one with --gamma 4")
+    cells = [cell for cell in cells if cell.key.fixed]  # others draft on where it is likely to pay
+    require(bool(cells), f"--alpha @{path} has only cells of a γ that changes; record --gamma 4")
     cells = [cell for cell in cells if cell.key.drafter.budget == budget] or cells
     steps: Counter[Drafter] = Counter()
     for cell in cells:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from magicdec.engine.report import Tally
+from magicdec.engine.request import Request
 from magicdec.profiles.calibrated import Calibration
 from magicdec.profiles.costs.shapes import ModelShape
 from magicdec.profiles.costs.speculation import (
@@ -37,6 +38,16 @@ class Work:
     gamma: int
     drafter: Drafter
     model: ModelShape | None = None  # the draft model's sizes, where another model drafts
+
+    @classmethod
+    def of(
+        cls, drafter: Drafter, gamma: int, requests: Sequence[Request], batch: int,
+        new_tokens: int, model: ModelShape | None = None,
+    ) -> Work:  # fmt: skip
+        """Of those rows, each of which may emit so many tokens."""
+        contexts = tuple(len(request.tokens) for request in requests)
+        limits = (new_tokens,) * len(requests)
+        return cls(min(batch, len(requests)), contexts, limits, gamma, drafter, model)
 
     @property
     def row(self) -> Row:

@@ -23,7 +23,7 @@ from magicdec.cli.tui.messages import (
     Tune,
     TuneEnded,
 )
-from magicdec.cli.tui.session_log import not_recorded, recorded_run, tuned_profile
+from magicdec.cli.tui.session_log import recorded_run, tuned_profile
 from magicdec.cli.tui.state import Tuning
 from magicdec.cli.tui.stepping import TuiKnob
 from magicdec.profiles.storage.schema import Profile
@@ -203,8 +203,6 @@ class Controller:
             weights = str(run.environment.get("draft_weights", "same"))
             self.forecaster.book.learn(run.number, run.settings, weights, shares)
         self._keep(recorded_run(run, self.tuning))
-        if speculative is not None and self.log is not None and not_recorded(run.settings):
-            self.tuning.note(f"run {run.number} is not in the log: {not_recorded(run.settings)}")
         if report.status == "failed":
             self._queue.clear()
             return Notice(f"run {report.run} failed", report.error or "", "error")

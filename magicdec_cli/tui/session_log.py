@@ -10,12 +10,10 @@ from pathlib import Path
 
 import platformdirs
 
-from magicdec.cli.knobs import Settings
 from magicdec.cli.tui.messages import TuneEnded
 from magicdec.cli.tui.runs import RunState
 from magicdec.cli.tui.state import Tuning
 from magicdec.engine.errors import ConfigError
-from magicdec.engine.gamma.policy import FIXED
 from magicdec.profiles.records import run_record
 from magicdec.profiles.storage.decoding import cell_from_json, header_from_json
 from magicdec.profiles.storage.from_reports import step_times
@@ -73,19 +71,10 @@ class SessionLog:
         return self._writer
 
 
-def not_recorded(settings: Settings) -> str:
-    """Why a profile has no place for such runs; empty when it has one."""
-    if settings.gamma_policy == FIXED.name:
-        return ""
-    return f"a profile holds runs of a fixed γ, not γ {settings.gamma_policy}"
-
-
 def recorded_run(run: RunState, tuning: Tuning) -> Profile | None:
-    """A run as a profile of one cell; None when it has drafted nothing, or is `not_recorded`."""
+    """A run as a profile of one cell; None when it has drafted nothing."""
     speculative = run.speculative
-    if speculative is None or not_recorded(run.settings):
-        return None
-    if not speculative.tally.num_draft_tokens:
+    if speculative is None or not speculative.tally.num_draft_tokens:
         return None
     plain = tuning.plain_of(run)
     record = run_record(

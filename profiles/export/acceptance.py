@@ -16,6 +16,12 @@ class PooledAcceptance:
     accepted: tuple[int, ...]
 
     @property
+    def shares(self) -> tuple[float, ...]:
+        """Plain ratios. Where γ changes, later positions are drafted in other steps than earlier
+        ones, when the draft is sure of itself above all: they may well rise."""
+        return tuple(a / d for a, d in zip(self.accepted, self.drafted, strict=True))
+
+    @property
     def rates(self) -> tuple[float, ...]:
         """Unconditional rates, non-increasing.
 

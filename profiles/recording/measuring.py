@@ -14,14 +14,19 @@ from magicdec.profiles.storage.schema import Cell, CellKey, Predicted, Prefill
 
 #: (cell, its rows, new tokens of each) to what is expected of it; None when that is unknown.
 Predict = Callable[[CellKey, Sequence[Request], int], Predicted | None]
+#: (cell, its settings, its rows) to the settings that are run.
+Prepare = Callable[[CellKey, DecodeConfig, Sequence[Request]], DecodeConfig]
 WARM_UP_TOKENS = 8
 
 
 class Bench:
     """Measures cells on the same rows."""
 
-    def __init__(self, passes: Passes, listen: Listener, predict: Predict) -> None:
-        self._passes, self._listen, self._predict = passes, listen, predict
+    def __init__(
+        self, passes: Passes, listen: Listener, predict: Predict, prepare: Prepare
+    ) -> None:
+        self._passes, self._listen = passes, listen
+        self._predict, self._prepare = predict, prepare
         self._prefill: Prefill | None = None  # of the first pass
 
     def run(self, config: DecodeConfig) -> Pass:
@@ -39,6 +44,7 @@ class Bench:
         slows both.
         """
         predicted = self._predict(key, self._passes.requests, config.max_new_tokens)
+        config = self._prepare(key, config, self._passes.requests)
         bare = replace(config, gamma=0)
         self.warm_up(bare)
         self.warm_up(config)

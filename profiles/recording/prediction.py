@@ -39,14 +39,7 @@ class Predictor:
         model = self.shape(key.draft) if key.kind == "model" else None
         if key.kind == "model" and model is None:
             return None
-        work = Work(
-            batch=min(key.batch, len(requests)),
-            contexts=tuple(len(request.tokens) for request in requests),
-            new_tokens=(new_tokens,) * len(requests),
-            gamma=key.gamma,
-            drafter=key.drafter,
-            model=model,
-        )
+        work = Work.of(key.drafter, key.gamma, requests, key.batch, new_tokens, model)
         step = full_step(self.calibration, work)
         times = StepTimes(
             plain=float(step.plain.total),

@@ -11,7 +11,7 @@ from magicdec.engine.errors import MagicdecError
 from magicdec.engine.request import Request
 from magicdec.engine.session import Session
 from magicdec.profiles.passes import Listener, Passes
-from magicdec.profiles.recording.measuring import Bench, Predict
+from magicdec.profiles.recording.measuring import Bench, Predict, Prepare
 from magicdec.profiles.recording.plan import Group, groups
 from magicdec.profiles.storage.from_reports import failed_cell
 from magicdec.profiles.storage.schema import Cell, CellKey
@@ -42,6 +42,7 @@ class Recording:
     listen: Listener
     tell: Callable[[Progress], None]
     predict: Predict
+    prepare: Prepare
 
     def run(self, cells: Mapping[CellKey, DecodeConfig], writer: ProfileWriter) -> None:
         """Measures each cell with its settings, but for those that the file has. One that fails is
@@ -74,7 +75,7 @@ class Recording:
             if not made:
                 rows = self.make_rows(group.batch, group.context)
                 passes = Passes(self.session, rows, group.batch)
-                made.append(Bench(passes, self.listen, self.predict))
+                made.append(Bench(passes, self.listen, self.predict, self.prepare))
             return made[0].measure(key, config, self.repeats)
 
         return measure

@@ -66,6 +66,7 @@ def _grid(fields: Fields) -> Grid:
         draft=fields.maybe("draft", fields.texts) or (),
         draft_kv=fields.maybe("draft_kv", fields.texts) or (),
         tree=fields.maybe("tree", fields.texts) or (),
+        gamma_policy=fields.maybe("gamma_policy", fields.texts) or (),
     )
 
 
@@ -99,6 +100,8 @@ def cell_from_json(value: object, where: str) -> Cell:
     if counts is not None:
         _check_written(cell, counts)
     _check_speedup(cell, fields.inner("speedup"))
+    if (gamma := fields.maybe("gamma", fields.inner)) is not None:
+        _agree(gamma, "mean", cell.mean_gamma)
     return cell
 
 
@@ -144,6 +147,7 @@ def _sample(fields: Fields) -> Sample:
         num_draft_tokens=fields.maybe("num_draft_tokens", fields.integer),
         num_accepted_draft_tokens=fields.maybe("num_accepted_draft_tokens", fields.integer),
         prefilled=fields.maybe("prefilled", fields.truth) is not False,
+        row_steps=fields.maybe("row_steps", fields.integer),
     )
 
 
@@ -191,6 +195,9 @@ def _check_counts(cell: Cell, fields: Fields) -> None:
         raise fields.refuse("a position was accepted more often than it was drafted")
     if cell.status == "ok" and not cell.repeats:
         raise fields.refuse("an ok cell needs a repeat")
+    taken = cell.samples(lambda repeat: repeat.speculative.row_steps)
+    if len(taken) == len(cell.repeats) > 0 and sum(taken) < steps:
+        raise fields.refuse(f"row_steps sum to {sum(taken):g}, and {steps} of them drafted")
     for name in ("num_spec_steps", "num_draft_tokens", "num_accepted_draft_tokens"):
         parts = [getattr(repeat.speculative, name) for repeat in cell.repeats]
         known = [part for part in parts if part is not None]

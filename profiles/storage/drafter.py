@@ -18,7 +18,7 @@ from magicdec.engine.config import (
 )
 from magicdec.engine.gamma.policy import FIXED
 from magicdec.profiles.gamma_names import policy_of
-from magicdec.profiles.storage.fields import last_part, model_name
+from magicdec.profiles.storage.fields import clean, last_part, model_name
 from magicdec.profiles.storage.header import Scalar
 
 Kind = Literal["self", "lookup", "layers", "model", "cascade"]
@@ -141,6 +141,11 @@ def draft_name(draft: str) -> str:
     """A draft as profiles name it: of a local model without its folders."""
     first, under = split_cascade(draft)
     return model_name(first) + under
+
+
+def policy_name(policy: str) -> str:
+    """How γ is chosen, as profiles name it: of a schedule's file without its folders."""
+    return clean(last_part(policy))
 
 
 def way(draft: str, draft_kv: str | None, selector: str | None, budget: int | None) -> str:

@@ -6,8 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from magicdec.engine.events import PHASES
-from magicdec.profiles.storage.drafter import draft_name
-from magicdec.profiles.storage.fields import last_part
+from magicdec.profiles.storage.drafter import draft_name, policy_name
 from magicdec.profiles.storage.header import Header
 from magicdec.profiles.storage.schema import (
     SCHEMA,
@@ -34,7 +33,10 @@ def header_to_json(header: Header) -> dict[str, Any]:
             "max_new_tokens": header.max_new_tokens,
         },
         "grid": {name: list(values) for name, values in asdict(header.grid).items()}
-        | {"draft": list(map(draft_name, header.grid.draft))},
+        | {
+            "draft": list(map(draft_name, header.grid.draft)),
+            "gamma_policy": list(map(policy_name, header.grid.gamma_policy)),
+        },
     }
 
 
@@ -58,6 +60,7 @@ def cell_to_json(cell: Cell) -> dict[str, Any]:
         }
         if cell.drafted
         else None,
+        "gamma": {"mean": cell.mean_gamma},
         "step_s": asdict(cell.step),
         "peak_memory_bytes": cell.peak_memory_bytes,
         "predicted": _predicted(cell.predicted),
@@ -73,7 +76,7 @@ def key_to_json(key: CellKey) -> dict[str, Any]:
         **asdict(key),
         "selector_options": dict(key.selector_options),
         "draft": draft_name(key.draft),
-        "gamma_policy": last_part(key.gamma_policy),
+        "gamma_policy": policy_name(key.gamma_policy),
     }
 
 
@@ -94,6 +97,7 @@ def _sample(sample: Sample) -> dict[str, Any]:
         "num_draft_tokens": sample.num_draft_tokens,
         "num_accepted_draft_tokens": sample.num_accepted_draft_tokens,
         "prefilled": sample.prefilled,
+        "row_steps": sample.row_steps,
     }
 
 

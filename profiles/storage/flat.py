@@ -23,6 +23,7 @@ def flat(cell: Cell) -> dict[str, Scalar]:
         "budget": key.budget,
         "gamma": key.gamma,
         "gamma_policy": None if key.fixed else key.gamma_policy,
+        "mean_gamma": cell.mean_gamma,
         "temperature": key.temperature,
         "draft_weights": key.draft_weights,
         "status": cell.status,

@@ -69,6 +69,7 @@ def sample_of(report: RunReport) -> Sample:
         report.num_draft_tokens if spec else None,
         report.num_accepted_draft_tokens if spec else None,
         prefilled=report.reused_prompt_tokens < report.prompt_tokens,
+        row_steps=sum(row.steps for row in report.rows),
     )
 
 

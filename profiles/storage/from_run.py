@@ -6,9 +6,10 @@ from dataclasses import asdict
 from typing import Any
 
 from magicdec.engine.errors import ConfigError
+from magicdec.engine.gamma.policy import FIXED
 from magicdec.profiles.records import RUN_SCHEMA
 from magicdec.profiles.storage.decoding import cell_from_json, header_from_json
-from magicdec.profiles.storage.drafter import draft_name
+from magicdec.profiles.storage.drafter import draft_name, policy_name
 from magicdec.profiles.storage.header import Grid
 from magicdec.profiles.storage.schema import Profile
 
@@ -27,8 +28,6 @@ def _translated(run: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     env, config, rows = run["env"], run["config"], run["rows"]
     if config["gamma"] == 0:
         raise ValueError("gamma 0 does not speculate")
-    if config.get("gamma_policy", "fixed") != "fixed":
-        raise ValueError("profiles know only a fixed gamma")
     baseline, spec = run.get("baseline"), run["speculative_decoding"]
     documents = {row["document"]: row["prompt_tokens"] for row in rows}
     header = {
@@ -62,6 +61,7 @@ def _translated(run: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
             "draft_kv": config.get("draft_kv", "selected"),
             "tree": config.get("tree"),
             "tree_nodes": config.get("tree_nodes"),
+            "gamma_policy": policy_name(config.get("gamma_policy", FIXED.name)),
         },
         "status": "failed" if failure else "ok",
         "error": failure,
@@ -80,6 +80,8 @@ def _translated(run: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _sample(part: dict[str, Any]) -> dict[str, Any]:
     decode = part["decode"]
+    steps = [row.get("steps") for row in part.get("rows", ())]
     return {name: decode[name] for name in ("tokens", "seconds", "steps")} | {
-        "phases_s": part["phases_s"]
+        "phases_s": part["phases_s"],
+        "row_steps": sum(steps) if steps and None not in steps else None,
     }

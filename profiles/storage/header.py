@@ -31,6 +31,7 @@ class Grid:
     draft: tuple[str, ...] = ()
     draft_kv: tuple[str, ...] = ()
     tree: tuple[str, ...] = ()
+    gamma_policy: tuple[str, ...] = ()  # each with the most that it drafts among `gamma`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,6 +55,7 @@ class Sample:
     num_draft_tokens: int | None = None
     num_accepted_draft_tokens: int | None = None
     prefilled: bool = True  # False: the prompts' K/V were all there already, from an earlier pass
+    row_steps: int | None = None  # steps of each row, summed: those that drafted nothing, too
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -185,6 +186,16 @@ class Cell:
     def mean_acceptance_length(self) -> float | None:
         steps = self.num_spec_steps
         return 1 + self.num_accepted_draft_tokens / steps if steps else None
+
+    @property
+    def mean_gamma(self) -> float | None:
+        """Draft tokens of a row's step, over all its steps: also those in which it drafted none.
+
+        None where a repeat does not say how many there were.
+        """
+        steps = self.samples(lambda repeat: repeat.speculative.row_steps)
+        known = len(steps) == len(self.repeats) and sum(steps) > 0
+        return self.num_draft_tokens / sum(steps) if known else None
 
     @property
     def drafted(self) -> bool:

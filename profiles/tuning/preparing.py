@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.request import Request
 from magicdec.profiles.calibrated import Calibration
-from magicdec.profiles.gamma_prices import priced
+from magicdec.profiles.gamma_prices import prepared
 from magicdec.profiles.run_prediction import Work
-from magicdec.profiles.storage.drafter import Drafter
 from magicdec.profiles.tree_choice import choose_tree
 from magicdec.profiles.tuning.candidate import Candidate
 
@@ -41,19 +40,10 @@ class RunSettings:
         config, drafter = config_of(candidate, self.base), candidate.drafter
         if drafter is None:
             return config
-        work = self._work(drafter, candidate.gamma)
+        work = Work.of(
+            drafter, candidate.gamma, self.requests, self.batch, self.base.max_new_tokens
+        )
         if config.tree == "sequoia":
             chosen = choose_tree(self.calibration, work, config.tree_rates, nodes=config.tree_nodes)
             return replace(config, tree_shape=chosen.shape.parents)
-        if drafter.kind == "self" and drafter.budget is not None:  # others are not calibrated
-            policy = priced(config.gamma_policy, self.calibration, work)
-            return replace(config, gamma_policy=policy)
-        return config
-
-    def _work(self, drafter: Drafter, gamma: int) -> Work:
-        return Work(
-            batch=min(self.batch, len(self.requests)),
-            contexts=tuple(len(request.tokens) for request in self.requests),
-            new_tokens=(self.base.max_new_tokens,) * len(self.requests),
-            gamma=gamma, drafter=drafter,
-        )  # fmt: skip
+        return prepared(config, self.calibration, work)

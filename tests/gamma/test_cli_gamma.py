@@ -76,10 +76,7 @@ def test_config_show_names_the_policy(monkeypatch, capsys):
 
 
 def test_other_commands_take_numbers(monkeypatch, capsys):
-    assert (
-        run_command_line(["profile", "record", "builtin:pydoc", "--gamma", "auto", "-o", "p.jsonl"])
-        == 2
-    )
+    assert run_command_line(["profile", "survey", "builtin:pydoc", "--gamma", "auto"]) == 2
     assert "--gamma" in capsys.readouterr().err
 
 

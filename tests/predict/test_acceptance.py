@@ -142,14 +142,15 @@ def test_a_profile_gives_the_acceptance_of_the_drafter_that_was_asked_for(tmp_pa
     )  # fmt: skip
     path = tmp_path / "p.jsonl"
     with ProfileWriter(path, header) as writer:
-        for budget, batch, steps in (
-            (128, 1, (5, 0, 5)),
-            (128, 2, (0, 0, 10)),
-            (64, 1, (50, 0, 0)),
+        for budget, batch, steps, policy in (
+            (256, 1, (0, 0, 99), "adaptive"),  # drafts on where that is likely to be accepted
+            (128, 1, (5, 0, 5), "fixed"),
+            (128, 2, (0, 0, 10), "fixed"),
+            (64, 1, (50, 0, 0), "fixed"),
         ):
             key = CellKey(
                 batch=batch, context=100, selector="snapkv", budget=budget, gamma=2,
-                temperature=0.0, draft_weights="same",
+                temperature=0.0, draft_weights="same", gamma_policy=policy,
             )  # fmt: skip
             count, sample = sum(steps), Sample(10, 1.0, 5, PhaseTimes())
             writer.append(
@@ -158,6 +159,9 @@ def test_a_profile_gives_the_acceptance_of_the_drafter_that_was_asked_for(tmp_pa
                     drafted_per_position=(count, count),
                 )
             )  # fmt: skip
+            if policy == "adaptive":
+                with pytest.raises(ConfigError, match="only cells of a γ that changes"):
+                    recorded_acceptance(path)
     found = recorded_acceptance(path, budget=128)
     assert found.rates == pytest.approx((0.75, 1.0))
     assert "snapkv 128" in found.source and "20 steps" in found.source

@@ -12,10 +12,11 @@ import pytest
 
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.errors import ConfigError
+from magicdec.engine.events import PhaseTimes
 from magicdec.profiles.storage.drafter import Drafter
 from magicdec.profiles.storage.encoding import cell_to_json
 from magicdec.profiles.storage.reading import read_profile
-from magicdec.profiles.storage.schema import Cell
+from magicdec.profiles.storage.schema import Cell, Repeat, Sample
 from magicdec.profiles.storage.writing import ProfileWriter
 
 WAYS = {
@@ -147,6 +148,45 @@ def test_an_export_leaves_out_a_gamma_that_changes(make, tmp_path, magicdec):
     code, _, err = exported(magicdec, alone, "vllm", "--draft-model", "D")
     assert code == 2 and "no engine can be told" in err and err.count("\n") == 1
     assert "γ adaptive up to" in changing.key.label and "adaptive" not in make.cell().key.label
+
+
+def stepped(cell: Cell, row_steps: int) -> Cell:
+    """As of passes of so many row-steps, those without a draft included."""
+    return replace(cell, repeats=tuple(
+        replace(repeat, speculative=replace(repeat.speculative, row_steps=row_steps))
+        for repeat in cell.repeats
+    ))  # fmt: skip
+
+
+def test_tables_have_the_mean_gamma_where_it_is_known(make, tmp_path, magicdec, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    mixed = stepped(drawn(make.cell(), gamma_policy="adaptive"), 200)  # 100 of them draft 3
+    silent = drawn(make.cell(), gamma_policy="auto")
+    assert mixed.mean_gamma == 1.5 and silent.mean_gamma is None
+    long = drawn(stepped(make.cell(), 100), draft="layers:10", gamma_policy="adaptive")
+    path = make.write(tmp_path / "p.jsonl", stepped(make.cell(), 100), mixed, silent, long)
+    assert read_profile(path).cells[1].mean_gamma == 1.5
+    code, out, err = magicdec("profile", "show", path)
+    assert code == 0, err
+    rows = [" ".join(line.split()) for line in out.splitlines()]
+    for cell in ("snapkv 256 3 ", "snapkv 256 adaptive 1.5 of 3 ", "snapkv 256 auto up to 3 ",
+                 "layers:10 s..56 adaptive 3.0 of 3 "):  # fmt: skip
+        assert any(row.startswith(f"1 1,000 {cell}") for row in rows)
+    _, out, _ = magicdec("profile", "show", path, "--format", "csv")
+    means = [row["mean_gamma"] for row in csv.DictReader(io.StringIO(out))]
+    assert means == ["3.0", "1.5", "", "3.0"]
+    code, out, _ = magicdec("profile", "compare", path, path)
+    assert code == 0 and out.count("up to 3") == 3
+
+
+def test_later_positions_of_a_gamma_that_changes_may_rise(make, tmp_path, magicdec):
+    """Pooled as if they could not, position 1 would seem to be accepted more often than it was."""
+    cell = replace(drawn(make.cell(gamma=2), gamma_policy="adaptive"),
+                   drafted_per_position=(100, 20), accepted_per_step=(50, 30, 20), repeats=(
+                       Repeat(None, Sample(9, 1.0, 5, PhaseTimes())),))  # fmt: skip
+    out = magicdec("profile", "show", make.write(tmp_path / "p.jsonl", cell))[1]
+    bars = [line.split()[:2] for line in out.splitlines() if line[:5].strip() in ("1", "2")]
+    assert ["1", ".50"] in bars and ["2", "1.00"] in bars
 
 
 FORMATS = ("vllm", "vllm-experimental", "vllm-sparse", "sglang", "tensorrt-llm", "llama.cpp",

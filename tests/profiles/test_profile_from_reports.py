@@ -40,6 +40,7 @@ def test_two_repeats_of_real_passes_survive_the_file(tiny, decode, prompt, make,
     assert cell.acceptance_rate_per_position == pytest.approx(
         passes[0][1].acceptance_rate_per_position
     )
+    assert cell.mean_gamma == pytest.approx(passes[0][1].mean_gamma)
     other = CellKey(batch=9, context=80, selector="streaming", budget=24, gamma=3,
                     temperature=0.0, draft_weights="same")  # fmt: skip
     with ProfileWriter(tmp_path / "p.jsonl", make.header) as writer:

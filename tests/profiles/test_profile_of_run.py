@@ -12,6 +12,10 @@ from typing import Any
 import pytest
 
 from magicdec.engine.errors import ConfigError
+from magicdec.engine.gamma.policy import Entry
+from magicdec.profiles.gamma_schedule import schedule_text
+from magicdec.profiles.storage.decoding import cell_from_json
+from magicdec.profiles.storage.encoding import cell_to_json
 from magicdec.profiles.storage.reading import read_profile
 
 FAKE = Path(__file__).parents[1] / "fake_session.py"
@@ -65,6 +69,23 @@ def test_a_run_without_comparison_has_no_speedup(tmp_path):
     (cell,) = read_profile(run(tmp_path)).cells
     assert cell.speedup is None and cell.plain_tokens_per_s is None
     assert cell.tokens_per_s and not cell.lossless.checked
+
+
+@pytest.mark.parametrize("policy", ["adaptive", "plan.toml"])
+def test_a_gamma_that_changes_is_named(tmp_path, magicdec, policy):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "plan.toml").write_text(schedule_text([Entry(1, 1, 4)]))
+    given = policy if policy == "adaptive" else f"mine/{policy}"
+    path = run(tmp_path, "--compare", "--gamma", given, "--batch", "2")
+    document = json.loads(path.read_text())
+    (cell,) = read_profile(path).cells
+    assert cell.key.gamma_policy == policy
+    assert cell.key.gamma == document["gamma"]["most"] == (8 if policy == "adaptive" else 4)
+    assert cell.mean_gamma == pytest.approx(document["gamma"]["mean"])
+    assert cell.speedup == pytest.approx(document["speedup"]["decode"])
+    out = magicdec("profile", "show", path)[1]
+    assert f"{cell.mean_gamma:.1f} of {cell.key.gamma}" in out
+    assert cell_from_json(cell_to_json(cell), "here") == cell
 
 
 def test_plain_decoding_is_no_cell(tmp_path):

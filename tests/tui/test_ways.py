@@ -22,12 +22,11 @@ from magicdec.cli.knobs import Settings
 from magicdec.cli.tui.app import TuningApp
 from magicdec.cli.tui.messages import Open, Report, Run
 from magicdec.cli.tui.screens.export import export_to
-from magicdec.cli.tui.session_log import SessionLog, not_recorded, recorded_run
+from magicdec.cli.tui.session_log import SessionLog, recorded_run
 from magicdec.cli.tui.state import Tuning
 from magicdec.cli.tui.view import Viewer
 from magicdec.cli.tui.wire import decode, encode
 from magicdec.cli.tui.worker import Worker
-from magicdec.engine.errors import ConfigError
 from magicdec.profiles.storage.reading import read_profile
 
 TREE = dataclasses.replace(SETTINGS, tree="specexec", tree_nodes=8)
@@ -95,24 +94,20 @@ def test_the_view_and_the_log_name_the_way(session: Tuning) -> None:
     assert any(line.startswith("run 6: γ adaptive, mean ") for line in said)
 
 
-def test_the_log_has_trees_and_cascades_and_says_what_it_has_not(
-    session: Tuning, tmp_path: Path
-) -> None:
+def test_the_log_and_an_export_have_every_way(session: Tuning, tmp_path: Path) -> None:
     log = SessionLog(tmp_path / "log.jsonl")
     for run in session.runs.values():
         assert log.keep(recorded_run(run, session)) is None
     log.close()
-    keys = [cell.key for cell in read_profile(log.path).cells]
-    assert [(key.tree, key.tree_nodes, key.draft) for key in keys] == [
-        ("none", None, "self"), ("specexec", 8, "self"), ("sequoia", 8, "self"),
-        ("none", None, "lookup+self"),
+    cells = read_profile(log.path).cells
+    assert [cell.key.way for cell in cells] == [
+        "snapkv 48", "snapkv 48 specexec 8", "snapkv 48 sequoia 8", "lookup+self snapkv 48",
+        "snapkv 48 auto", "snapkv 48 adaptive",
     ]  # fmt: skip
-    assert [n for n, run in session.runs.items() if not_recorded(run.settings)] == [5, 6]
-    said = export_to(str(tmp_path / "out.csv"), session, str)
-    assert said.startswith("4 runs in ") and "without run 5, 6: a profile holds" in said
-    only = Tuning(FakeClock(), runs={5: session.runs[5]})
-    with pytest.raises(ConfigError, match="a fixed γ, not γ auto"):
-        export_to(str(tmp_path / "none.csv"), only, str)
+    for run, cell in zip(session.runs.values(), cells, strict=True):
+        assert run.speculative is not None
+        assert cell.mean_gamma == pytest.approx(run.speculative.tally.mean_gamma)
+    assert export_to(str(tmp_path / "out.csv"), session, str).startswith("6 runs in ")
 
 
 def test_the_app_shows_and_compares_them_and_learns_nothing_from_them(

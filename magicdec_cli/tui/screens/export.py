@@ -14,7 +14,7 @@ from textual.app import ComposeResult
 from textual.widgets import Input, OptionList, Static
 
 from magicdec.cli.tui.screens.dialogs import Dialog
-from magicdec.cli.tui.session_log import not_recorded, session_profile
+from magicdec.cli.tui.session_log import session_profile
 from magicdec.cli.tui.state import Tuning
 from magicdec.engine.errors import ConfigError
 from magicdec.profiles.storage.flat import flat
@@ -78,11 +78,9 @@ def export_to(path: str, tuning: Tuning, picture: Callable[[], str]) -> str:
     if target.suffix == ".svg":
         target.write_text(picture(), encoding="utf-8")
         return f"the screen is in {target}"
-    left_out = [run for run in tuning.runs.values() if run.over and not_recorded(run.settings)]
     profile = session_profile(tuning)
     if profile is None:
-        why = "there is no run yet that has drafted anything; r starts one"
-        raise ConfigError(not_recorded(left_out[0].settings) if left_out else why)
+        raise ConfigError("there is no run yet that has drafted anything; r starts one")
     if target.suffix == ".csv":
         rows = [flat(cell) for cell in profile.cells]
         text = io.StringIO()
@@ -95,8 +93,4 @@ def export_to(path: str, tuning: Tuning, picture: Callable[[], str]) -> str:
             for cell in profile.cells:
                 writer_.append(cell)
     count = len(profile.cells)
-    said = f"{count} run{'s' * (count != 1)} in {target}"
-    if left_out:
-        numbers = ", ".join(str(run.number) for run in left_out)
-        said += f"; without run {numbers}: {not_recorded(left_out[0].settings)}"
-    return said
+    return f"{count} run{'s' * (count != 1)} in {target}"

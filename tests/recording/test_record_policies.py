@@ -1,0 +1,177 @@
+"""γ policies in a sweep: cells beside those of numbers, run as `magicdec run` would run them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from magicdec.cli.gamma_grid import Ahead, gammas
+from magicdec.cli.grids import grid_values, read_grids
+from magicdec.cli.main import run_command_line
+from magicdec.engine.errors import ConfigError
+from magicdec.engine.gamma.policy import Adaptive, Entry, GammaPolicy
+from magicdec.profiles.calibrated import Accepted, Calibration
+from magicdec.profiles.costs.catalog import find_model
+from magicdec.profiles.costs.hardware import Constants, Device, Hardware
+from magicdec.profiles.gamma_schedule import schedule_text
+from magicdec.profiles.recording.measuring import Bench
+from magicdec.profiles.storage.reading import read_profile
+
+Record = Callable[..., int]
+SMALL = ("--context", "80", "--budget", "24", "--max-new-tokens", "12", "--repeat", "1")
+
+
+def schedule(path: Path, gamma: int) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(schedule_text([Entry(1, 1, gamma)]))
+    return path
+
+
+def test_policies_are_cells_beside_numbers(
+    record: Record, document: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, plan = tmp_path / "gammas.jsonl", schedule(tmp_path / "mine" / "plan.toml", 2)
+    grid = ("-o", str(path), "--gamma", f"2,adaptive,auto,{plan}", "--draft", "self,lookup")
+    assert record(*grid, grid=SMALL) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "note: no cells of γ adaptive with lookup, which has no probabilities"
+    ]
+    profile = read_profile(path)
+    assert [(cell.key.way, cell.key.gamma) for cell in profile.cells] == [
+        ("snapkv 24", 2), ("snapkv 24 adaptive", 8), ("snapkv 24 auto", 8),
+        ("snapkv 24 plan.toml", 2), ("lookup", 2), ("lookup auto", 8), ("lookup plan.toml", 2),
+    ]  # fmt: skip
+    assert profile.header.grid.gamma == (2, 8)
+    assert profile.header.grid.gamma_policy == ("fixed", "adaptive", "auto", "plan.toml")
+    for cell in profile.cells:
+        assert cell.status == "ok" and cell.lossless.ok and cell.speedup and not cell.predicted
+        # A row-step drafts nothing, or some of the most that it may.
+        assert cell.mean_gamma is not None and 0 <= cell.mean_gamma <= cell.key.gamma
+    by_way = {cell.key.way: cell for cell in profile.cells}
+    planned, number = by_way["snapkv 24 plan.toml"], by_way["snapkv 24"]
+    assert planned.mean_gamma == number.mean_gamma, "a schedule of one γ is that γ"
+    assert planned.accepted_per_step == number.accepted_per_step
+
+    before = path.read_bytes()
+    assert str(tmp_path).encode() not in before, "no folder of the user's"
+    assert record(*grid, grid=SMALL) == 0 and path.read_bytes() == before, "all of it was there"
+    capsys.readouterr()
+    for command in ("show", "compare"):
+        files = [str(path)] * (2 if command == "compare" else 1)
+        assert run_command_line(["profile", command, *files]) == 0
+        assert "snapkv 24 adaptive" in capsys.readouterr().out
+    assert run_command_line(["profile", "export", str(path), "--to", "magicdec"]) == 0
+    assert "left out for a gamma that changes: 5 of the cells" in capsys.readouterr().err
+
+
+def calibration(model: str, fingerprint: dict[str, str | int]) -> Calibration:
+    return Calibration(
+        created="2026-11-29T10:00:00+00:00", fingerprint=fingerprint,
+        model=find_model("smollm2-135m"),
+        hardware=Hardware(
+            Device("Some CPU", 8e9, 20e9, 200e9), constants=Constants(layer_s=0.0003, step_s=0.001)
+        ),
+        acceptances=(Accepted("snapkv", 24, "int8", 300, (0.9,)),),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def policies(monkeypatch: pytest.MonkeyPatch) -> dict[str, GammaPolicy]:
+    """By name those of the speculative passes that ran."""
+    found: dict[str, GammaPolicy] = {}
+    run = Bench.run
+
+    def spying(self, config):  # type: ignore[no-untyped-def]
+        if config.gamma:
+            found[config.gamma_policy.name] = config.gamma_policy
+        return run(self, config)
+
+    monkeypatch.setattr(Bench, "run", spying)
+    return found
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_they_know_of_the_calibration_what_run_knows(
+    record: Record, model: Path, document: Path, policies: dict[str, GammaPolicy], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], holds: bool,
+) -> None:  # fmt: skip
+    def nearest(name: str, fingerprint: dict[str, str | int]) -> Calibration:
+        return calibration(name, {**fingerprint, **({} if holds else {"torch": "0.0"})})
+
+    monkeypatch.setattr("magicdec.cli.prediction.load_calibration", nearest)
+    path = tmp_path / "gammas.jsonl"
+    assert record("-o", str(path), "--gamma", "auto,adaptive", grid=SMALL) == 0
+    capsys.readouterr()
+    for name, policy in policies.items():
+        flags = ["--model", str(model), "--device", "cpu", "--batch", "2", "--context", "80"]
+        flags += ["--budget", "24", "--max-new-tokens", "12", "--ignore-eos", "--gamma", name]
+        assert run_command_line(["run", str(document), *flags, "--json", "-q"]) == 0
+        said = json.loads(capsys.readouterr().out)["gamma"]
+        assert (said["policy"], said["stop"]) == (name, policy.stop)
+        assert (said["source"] or "") == policy.source
+        assert ("calibration of 2026-11-29" in policy.source) == holds
+    assert set(policies) == {"auto", "adaptive"}
+    assert (policies["adaptive"] == Adaptive()) == (not holds)
+    assert all(cell.predicted is None for cell in read_profile(path).cells)
+
+
+def test_a_grid_has_numbers_before_policies(document: Path) -> None:
+    schedule(Path("plan.toml"), 5)
+    text = "auto, 4,1-2,auto,plan.toml"
+    assert grid_values("gamma", text, words=True) == (4, 1, 2, "auto", "plan.toml")
+    grids = read_grids({"gamma": text}, ("gamma",), ("gamma",))
+    assert gammas(grids) == (
+        *map(Ahead, (4, 1, 2)), Ahead(8, "auto"), Ahead(5, "plan.toml")
+    )  # fmt: skip
+    Path("magicdec.toml").write_text('gamma = "adaptive"')
+    assert gammas(read_grids({"gamma": None}, ("gamma",), ("gamma",))) == (Ahead(8, "adaptive"),)
+    with pytest.raises(ConfigError, match=r"--gamma: 'often' .* or give .* auto, adaptive or a"):
+        grid_values("gamma", "often,auto", words=True)
+
+
+def test_a_sweep_file_names_them_too(record: Record, tmp_path: Path) -> None:
+    sweep = tmp_path / "sweep.toml"
+    sweep.write_text('output = "here.jsonl"\ncontext = 60\ngamma = [1, "adaptive"]\nbudget = 40\n')
+    assert record("--sweep", str(sweep), "--max-new-tokens", "4", grid=()) == 0
+    found = [(cell.key.gamma_policy, cell.key.gamma) for cell in
+             read_profile(tmp_path / "here.jsonl").cells]  # fmt: skip
+    assert found == [("fixed", 1), ("adaptive", 8)]
+
+
+def test_what_cannot_be_recorded_is_one_line(
+    record: Record, document: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = (schedule(tmp_path / name / "plan.toml", 2) for name in ("a", "b"))
+    second.write_text(schedule_text([Entry(1, 1, 2), Entry(1, 50, 1)]))
+    never, path = schedule(tmp_path / "never.toml", 0), tmp_path / "gammas.jsonl"
+    for asked, said in (
+        (("--gamma", "none.toml"), "there is no file 'none.toml'"),
+        (("--gamma", f"2,{never}"), "never drafts"),
+        (("--gamma", "auto,0"), "gamma 0 is plain decoding"),
+        (("--gamma", "auto", "--tree", "specexec"), "γ auto with tree specexec"),
+        (("--gamma", "adaptive", "--draft", "lookup"), "γ adaptive with lookup"),
+        (("--gamma", f"{first},{second}"), "two schedules are called plan.toml"),
+    ):
+        assert record("-o", str(path), *asked, grid=SMALL) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert said in line
+    assert len(path.read_text().splitlines()) == 1, "the last was found with the model at hand"
+
+
+def test_a_policy_that_fails_its_cell_leaves_the_others(
+    record: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self, key, config, requests):  # type: ignore[no-untyped-def]
+        if key.gamma_policy == "adaptive":
+            raise ConfigError("no prices")
+        return replace(config)
+
+    monkeypatch.setattr("magicdec.profiles.recording.preparing.Preparation.__call__", broken)
+    path = tmp_path / "gammas.jsonl"
+    assert record("-o", str(path), "--gamma", "1,adaptive", grid=SMALL) == 1
+    cells = {cell.key.gamma_policy: cell for cell in read_profile(path).cells}
+    assert cells["fixed"].status == "ok" and cells["adaptive"].error == "no prices"
