@@ -12,7 +12,7 @@ from magicdec.profiles.storage.drafter import NO_TREE, kind_of
 
 if TYPE_CHECKING:
     from magicdec.engine.selectors.base import KVSelector
-    from magicdec.profiles.survey.surveying import Drafter
+    from magicdec.profiles.survey.drafter import Drafter
 
 
 def drafters(
@@ -29,7 +29,7 @@ def drafters(
     a budget that a selector cannot work with, and where no combination can be.
     """
     from magicdec.engine.selectors.base import chosen_once
-    from magicdec.profiles.survey.surveying import Drafter
+    from magicdec.profiles.survey.drafter import Drafter
 
     found: dict[tuple[object, ...], Drafter] = {}
     impossible: dict[str, None] = {}

@@ -14,7 +14,7 @@ from magicdec.profiles.gamma_names import most_of, policy_of
 from magicdec.profiles.storage.drafter import NO_TREE
 
 if TYPE_CHECKING:
-    from magicdec.profiles.survey.surveying import Drafter
+    from magicdec.profiles.survey.drafter import Drafter
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from magicdec.profiles.storage.writing import ProfileWriter
 if TYPE_CHECKING:
     from magicdec.engine.session import Session
     from magicdec.profiles.recording.recording import Progress
-    from magicdec.profiles.survey.surveying import Drafter
+    from magicdec.profiles.survey.drafter import Drafter
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ from magicdec.engine.config import DecodeConfig
 from magicdec.engine.events import Event
 from magicdec.engine.report import Recorder, RunReport
 from magicdec.profiles.storage.drafter import FULL
-from magicdec.profiles.survey.surveying import TRACE_GAMMA, Drafter, Survey, Surveyed, as_run
+from magicdec.profiles.survey.drafter import Drafter
+from magicdec.profiles.survey.surveying import TRACE_GAMMA, Survey, Surveyed, as_run
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from magicdec.engine.config import SELF
 from magicdec.engine.errors import ConfigError, MagicdecError, require
 
 if TYPE_CHECKING:
-    from magicdec.profiles.survey.surveying import Drafter
+    from magicdec.profiles.survey.drafter import Drafter
     from magicdec.profiles.tuning.objective import Goal
     from magicdec.profiles.tuning.question import Question
 

@@ -4,14 +4,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from magicdec.engine.errors import require
-from magicdec.engine.selectors.base import KVSelector, Search
+from magicdec.engine.selectors.base import ScoredSelector
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 @dataclass(frozen=True)
-class H2O(KVSelector):
+class H2O(ScoredSelector):
     """H2O (arXiv 2306.14048): heavy hitters and the most recent positions, half the budget each.
 
     A heavy hitter is a position that gathered much attention: score(s) = Σ over queries and a KV
@@ -28,10 +28,12 @@ class H2O(KVSelector):
     def observed(self) -> int:
         return self.queries
 
-    def search(self, head_dim: int = 128, element_size: int = 2) -> Search:
-        return Search(once=1 / 2)  # every key
+    def score(self, keys: Tensor, queries: Tensor) -> Tensor:
+        from magicdec.engine.scoring import attention_mass
+
+        return attention_mass(keys, queries)
 
     def select(self, keys: Tensor, queries: Tensor, budget: int) -> Tensor:
-        from magicdec.engine.scoring import attention_mass, keep_best
+        from magicdec.engine.scoring import keep_best
 
-        return keep_best(attention_mass(keys, queries), budget, recent=budget - budget // 2)
+        return keep_best(self.score(keys, queries), budget, recent=budget - budget // 2)

@@ -19,8 +19,9 @@ from magicdec.engine.session import Session
 from magicdec.engine.text.documents import read_documents
 from magicdec.engine.text.rows import RowPlan
 from magicdec.profiles.bench.measurement import Measurement
+from magicdec.profiles.survey.drafter import Drafter
 from magicdec.profiles.survey.replay import pooled
-from magicdec.profiles.survey.surveying import Drafter, Survey
+from magicdec.profiles.survey.surveying import Survey
 
 SELECTORS, BUDGETS, GAMMAS = ("snapkv", "h2o", "streaming"), (128, 512), (1, 3, 5)
 BATCH, CONTEXT, NEW_TOKENS = 8, 2000, 160  # with fewer tokens chance exceeds the goal

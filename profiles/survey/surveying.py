@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from magicdec.engine.config import LOOKUP, SELF, DecodeConfig, DraftWeights
+from magicdec.engine.config import LOOKUP, DecodeConfig, DraftWeights
 from magicdec.engine.draft_view import make_view, view_capacity
 from magicdec.engine.drafter import draft_weights
 from magicdec.engine.drafting import check_layers
@@ -18,62 +18,21 @@ from magicdec.engine.events import Event
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.report import Recorder, RunReport
 from magicdec.engine.request import Request
-from magicdec.engine.selectors.base import SELECTORS, DynamicSelector, KVSelector
+from magicdec.engine.selectors.base import DynamicSelector
 from magicdec.engine.session import Session
-from magicdec.profiles.storage import drafter as storage
-from magicdec.profiles.storage.drafter import FULL, NO_TREE, drafting, kind_of, way
-from magicdec.profiles.storage.header import Scalar
+from magicdec.profiles.storage.drafter import kind_of
+from magicdec.profiles.survey.drafter import Drafter
 from magicdec.profiles.survey.forced import BLOCK, chances, kept
 from magicdec.profiles.survey.lookup import Row, lookup_hits, lookup_walk
 from magicdec.profiles.survey.own_cache import own_cache_chances
 from magicdec.profiles.survey.reading import WIDTH, Reader, SteppingReader, TargetReader
 from magicdec.profiles.survey.replay import Kept, Walk, walk
+from magicdec.profiles.survey.scores import Scores
 from magicdec.profiles.survey.trace import TracedRow, traced_rows
 from magicdec.profiles.survey.unrolled import unrolled
 
 Listener = Callable[[Event], None]
 TRACE_GAMMA = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Drafter:
-    """A way to draft; γ is left open. options: those of the selector. None: of no use to it."""
-
-    selector: str | None
-    budget: int | None
-    options: Mapping[str, object] = field(default_factory=dict)
-    draft: str = SELF
-    draft_kv: str | None = "selected"
-    tree: str = NO_TREE
-    tree_nodes: int | None = None
-
-    @property
-    def way(self) -> str:
-        return way(self.draft, self.draft_kv, self.selector, self.budget)
-
-    def create(self) -> KVSelector:
-        """What chooses the KV entries that it reads; lookup reads none."""
-        return SELECTORS.create(self.selector or FULL, self.options)
-
-    def config(self, base: DecodeConfig, gamma: int) -> DecodeConfig:
-        return drafting(
-            base, gamma, draft=self.draft, draft_kv=self.draft_kv, selector=self.selector,
-            options=self.options, budget=self.budget, tree=self.tree,
-            tree_nodes=self.tree_nodes,
-        )  # fmt: skip
-
-    def named(self, temperature: float, weights: str) -> storage.Drafter:
-        """As profiles name it; weights: those that did draft."""
-        return storage.Drafter(
-            self.selector, self._scalars(), self.budget, temperature, weights, self.draft,
-            self.draft_kv, self.tree, self.tree_nodes,
-        )  # fmt: skip
-
-    def _scalars(self) -> tuple[tuple[str, Scalar], ...]:
-        """The options that were given, as the selector understood them."""
-        selector = self.create()
-        pairs = [(name, getattr(selector, name)) for name in sorted(self.options)]
-        return tuple((name, v if isinstance(v, Scalar) else str(v)) for name, v in pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +91,7 @@ class Survey:
                 drafter.create(), budget=drafter.budget or 1, context=1, growth=1, gamma=block
             )
         self._rows: list[TracedRow] = []
+        self._scores = Scores()
         self.target_seconds = 0.0  # in passes of the target after the run
         self.report: RunReport | None = None  # of the traced run
 
@@ -159,7 +119,7 @@ class Survey:
 
     def results(self) -> Iterator[Surveyed]:
         """One per drafter, in order, each when it is done; `trace` comes first."""
-        begun = time.perf_counter()
+        begun, self._scores = time.perf_counter(), Scores()
         target = self._target()
         self.target_seconds = time.perf_counter() - begun
         for drafter in self._drafters:
@@ -203,7 +163,7 @@ class Survey:
 
     def _reader(self, drafter: Drafter, model: Decoder) -> Reader:
         """What is chosen once is seen at all tokens at once; the rest is read step by step."""
-        cache, rows, selector = self._session.cache, self._rows, drafter.create()
+        cache, rows, selector = self._session.cache, self._rows, self._scores.selector(drafter)
         if not isinstance(selector, DynamicSelector):
             return unrolled(cache, rows, selector, drafter.budget or 1, self._block, model)
         view = make_view(

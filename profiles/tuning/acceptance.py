@@ -9,9 +9,10 @@ import torch
 
 from magicdec.engine.config import DecodeConfig, DraftWeights
 from magicdec.engine.drafter import draft_weights
+from magicdec.profiles.survey.drafter import Drafter
 from magicdec.profiles.survey.intervals import length_interval
 from magicdec.profiles.survey.replay import pooled
-from magicdec.profiles.survey.surveying import Drafter, Surveyed
+from magicdec.profiles.survey.surveying import Surveyed
 from magicdec.profiles.tuning.evidence import Evidence
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from magicdec.engine.config import DecodeConfig
 from magicdec.profiles.storage.schema import Cell
-from magicdec.profiles.survey.surveying import Drafter
+from magicdec.profiles.survey.drafter import Drafter
 from magicdec.profiles.tuning.candidate import Place
 from magicdec.profiles.tuning.choosing import Ranking, fitting, predicted_differ, rank
 from magicdec.profiles.tuning.correcting import Factors, corrected, factors

@@ -10,8 +10,9 @@ from magicdec.engine.engine import Engine
 from magicdec.engine.report import Recorder
 from magicdec.engine.request import Request
 from magicdec.kernels.attention import get_backend
+from magicdec.profiles.survey.drafter import Drafter
 from magicdec.profiles.survey.replay import pooled
-from magicdec.profiles.survey.surveying import Drafter, Survey
+from magicdec.profiles.survey.surveying import Survey
 from magicdec.profiles.tuning.acceptance import evidence
 
 CPU = torch.device("cpu")

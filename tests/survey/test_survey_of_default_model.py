@@ -11,8 +11,9 @@ from magicdec.engine.config import DecodeConfig
 from magicdec.engine.report import Recorder
 from magicdec.engine.session import open_session
 from magicdec.engine.text.documents import read_documents
+from magicdec.profiles.survey.drafter import Drafter
 from magicdec.profiles.survey.record import estimates
-from magicdec.profiles.survey.surveying import Drafter, Survey
+from magicdec.profiles.survey.surveying import Survey
 
 pytestmark = pytest.mark.slow
 

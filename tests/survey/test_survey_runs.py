@@ -11,10 +11,12 @@ from magicdec.engine.engine import Engine
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.report import Recorder
 from magicdec.engine.request import Request
+from magicdec.engine.selectors.snapkv import SnapKV
 from magicdec.kernels.attention import get_backend
+from magicdec.profiles.survey.drafter import Drafter
 from magicdec.profiles.survey.record import estimates, survey_record
 from magicdec.profiles.survey.replay import pooled
-from magicdec.profiles.survey.surveying import Drafter, Survey
+from magicdec.profiles.survey.surveying import Survey
 
 CPU = torch.device("cpu")
 NEW = 48
@@ -149,6 +151,21 @@ def test_a_selector_may_look_at_more_queries_than_are_kept_anyway(session, promp
     found = surveyed(session, long, settings(), [wide, narrow], block=1)
     real = really(session, long, wide.config(settings(), 1))
     assert pooled(found[0].walks(1)).accepted.tolist() == [real.num_accepted_draft_tokens]
+
+
+def test_a_prompt_is_scored_once_for_all_budgets(session, requests, monkeypatch):
+    calls, score = [], SnapKV.score
+    monkeypatch.setattr(
+        SnapKV, "score", lambda self, keys, queries: calls.append(1) or score(self, keys, queries)
+    )
+    drafters = [Drafter("snapkv", budget) for budget in (20, 40, 60)]
+    together = surveyed(session, requests, settings(), drafters)
+    once = session.model.spec.layers * len(requests)
+    assert len(calls) == 2 * once, "by the run, and by the survey"
+    for drafter, found in zip(drafters, together, strict=True):
+        (alone,) = surveyed(session, requests, settings(), [drafter])
+        for row, same in zip(found.kept, alone.kept, strict=True):
+            np.testing.assert_array_equal(row, same)
 
 
 def test_a_drafter_that_cannot_work_is_refused_before_anything_runs(session, requests):
