@@ -21,7 +21,14 @@ from magicdec.engine.request import Request
 from magicdec.engine.selectors.base import SELECTORS, DynamicSelector, KVSelector
 from magicdec.engine.session import Session
 from magicdec.profiles.storage import drafter as storage
-from magicdec.profiles.storage.drafter import FULL, NO_TREE, drafting, kind_of, way
+from magicdec.profiles.storage.drafter import (
+    FULL,
+    MEASURED_BY,
+    NO_TREE,
+    drafting,
+    kind_of,
+    way,
+)
 from magicdec.profiles.storage.header import Scalar
 from magicdec.profiles.survey.forced import BLOCK, chances, kept
 from magicdec.profiles.survey.lookup import Row, lookup_hits, lookup_walk
@@ -125,7 +132,7 @@ class Survey:
             require(
                 kind_of(drafter.draft) != "cascade",
                 f"draft {drafter.draft} drafts what self does, only sooner, as well accepted; "
-                "give self, and measure the cascade by profile record",
+                f"give self, and measure the cascade with {MEASURED_BY}",
             )
             draft_weights(drafter.config(config, 1), session.device, session.dtype)
             view_capacity(
