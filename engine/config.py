@@ -29,6 +29,7 @@ SELF, LOOKUP, LAYERS = "self", "lookup", "layers:"
 #: Tokens at a text's end that lookup searches for: the longest match wins, one says little.
 LOOKUP_TOKENS = 2, 5
 UNDER_SELF = "+self"  # ends the name of a cascade: lookup+self, layers:6+self, a model's + "+self"
+WAYS = "self, lookup, layers:N, a model, or a cascade: lookup+self, layers:N+self or MODEL+self"
 INNER_GAMMA = 4  # the most tokens that a cascade's inner drafter puts to the middle one at once
 
 
@@ -141,10 +142,16 @@ class DecodeConfig:
             self.draft_kv in get_args(DraftKV),
             f"draft-kv must be selected or full, got {self.draft_kv!r}",
         )
-        require(bool(self.draft), "draft is empty; give self, lookup, layers:N or a model")
+        require(bool(self.draft), f"draft is empty; give {WAYS}")
+        require(
+            not self._misspelt,
+            f"draft {self.draft!r} is no way to draft; give {WAYS}; a folder of that name is "
+            f"./{self.draft}",
+        )
         require(
             self.draft_layers is None or self.draft_layers >= 1,
-            f"draft {self.draft!r} runs no layer; give a number of layers, such as layers:6",
+            f"draft {self.draft!r} runs no layer; give a number of layers, such as layers:6, or "
+            "layers:6+self for a cascade",
         )
         require(
             self.inner not in ("", SELF),
@@ -202,6 +209,14 @@ class DecodeConfig:
             return None
         count = name.removeprefix(LAYERS)
         return int(count) if count.isascii() and count.isdigit() else 0
+
+    @property
+    def _misspelt(self) -> bool:
+        """Whether it begins like a name with a meaning, and goes on as none of them does."""
+        name = self.draft.removesuffix(UNDER_SELF)
+        first, plus, _ = name.partition("+")
+        words = first in ("", SELF, LOOKUP) or first.startswith(LAYERS)
+        return name == LAYERS.rstrip(":") or (bool(plus) and words)
 
     @property
     def scratch(self) -> int:

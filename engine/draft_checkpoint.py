@@ -26,8 +26,8 @@ def open_draft(asked: str, target: Checkpoint, progress: Progress) -> Checkpoint
 def _no_model(asked: str, name: str, error: ModelError) -> str:
     if asked == name:
         return (
-            f"draft {name!r} is not self, lookup or layers:N, and cannot be opened as a model: "
-            f"{error}"
+            f"draft {name!r} is not self, lookup, layers:N or a cascade such as lookup+self, and "
+            f"cannot be opened as a model: {error}"
         )
     named = (
         f"; {asked} is a folder, but a draft whose name ends in +self is a cascade: give the "

@@ -43,12 +43,14 @@ async def pictures(folder: Path) -> None:
             main.tally.steps < STEPS
         ):
             await asyncio.sleep(0.05)
+        app.clear_notifications()
         await pilot.press("space")
         await pilot.pause(0.5)
         (folder / "app.svg").write_text(app.export_screenshot(title="magicdec tui"))
         await pilot.press("space", "x")
         await until(pilot, "idle")
         app.controller.choose(app.controller.tuning.runs[1].settings)
+        app.clear_notifications()
         await pilot.press("shift+tab", "tab", "6", "m")
         await pilot.pause(0.5)
         (folder / "curve.svg").write_text(app.export_screenshot(title="magicdec tui, panel 6"))

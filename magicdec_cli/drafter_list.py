@@ -22,6 +22,7 @@ class Way:
     takes: str
 
 
+ONCE = "a selector that chooses once"
 LOSSLESS = "yes"  # whoever drafts, the target verifies: greedy tokens equal, sampling exact
 WAYS = (
     Way(SELF, "the model itself, over what the selector keeps of its KV cache", "nothing",
@@ -30,15 +31,15 @@ WAYS = (
         "text that repeats itself or the document", LOSSLESS, "--gamma alone"),
     Way(f"{LAYERS}N", "the model's first N layers and its head, an early exit",
         "fewer layers than the model has", LOSSLESS, OF_A_MODEL),
-    Way(f"{LOOKUP}{UNDER_SELF}", "a cascade: lookup drafts for the self-draft", "nothing",
+    Way(f"{LOOKUP}{UNDER_SELF}", "a cascade: lookup drafts for the self-draft", ONCE,
         LOSSLESS, OF_A_MODEL),
     Way(f"{LAYERS}N{UNDER_SELF}", "a cascade: layers:N drafts for the self-draft",
-        "fewer layers than the model has", LOSSLESS, OF_A_MODEL),
+        f"{ONCE}, fewer layers than the model has", LOSSLESS, OF_A_MODEL),
     Way("MODEL", "another model, with a KV cache of its own; full is standard speculative decoding",
         "the same vocabulary, memory for its weights and cache", LOSSLESS, OF_A_MODEL),
     Way(f"MODEL{UNDER_SELF}", "a cascade: another model drafts for the self-draft, over what the "
         "same selector and budget keep of a KV cache of its own",
-        "the same vocabulary, memory for its weights and cache", LOSSLESS, OF_A_MODEL),
+        f"{ONCE}, the same vocabulary, memory for its weights and cache", LOSSLESS, OF_A_MODEL),
 )  # fmt: skip
 
 

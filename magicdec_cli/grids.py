@@ -11,6 +11,7 @@ from magicdec.cli.knobs import DECODE, KNOBS, Settings
 from magicdec.cli.settings import resolve
 from magicdec.engine.config import UNDER_SELF
 from magicdec.engine.errors import ConfigError, require
+from magicdec.profiles.storage.drafter import MEASURED_BY
 from magicdec.profiles.sweep import sweep
 
 GRAMMAR = (
@@ -42,7 +43,7 @@ def refuse_cascades(drafts: Sequence[str]) -> None:
         require(
             not draft.endswith(UNDER_SELF),
             f"--draft {draft}: a cascade drafts what self does, only sooner, so a survey cannot "
-            "tell them apart; give self here, and measure the cascade by `magicdec tune`",
+            f"tell them apart; give self here, and measure the cascade with {MEASURED_BY}",
         )
 
 

@@ -21,7 +21,7 @@ from magicdec.profiles.costs.host import lookup_cost
 from magicdec.profiles.costs.shapes import ModelShape
 from magicdec.profiles.costs.speculation import Drafting, HostCost
 from magicdec.profiles.measured_acceptance import recorded_acceptance
-from magicdec.profiles.storage.drafter import kind_of
+from magicdec.profiles.storage.drafter import MEASURED_BY, kind_of
 from magicdec.profiles.sweep import sweep
 
 BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "int8": 1.0, "fp8": 1.0}
@@ -128,7 +128,7 @@ def _with_draft(options: Options) -> Options:
     require(
         kind_of(options.draft) != "cascade",
         f"--draft {options.draft} cannot be predicted: how much its drafters agree decides what a "
-        "draft costs; measure it with `magicdec run --compare` or `magicdec profile record`",
+        f"draft costs; measure it with {MEASURED_BY}",
     )
     named = DecodeConfig(draft=options.draft).draft_model
     require(

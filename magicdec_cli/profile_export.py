@@ -14,6 +14,7 @@ from magicdec.profiles.export.notes import header_notes
 from magicdec.profiles.export.planning import Wanted, make_plan
 from magicdec.profiles.export.registry import export, format_named
 from magicdec.profiles.export.settings import EngineOptions, Export
+from magicdec.profiles.storage.fields import clean
 from magicdec.profiles.storage.flat import flat
 from magicdec.profiles.storage.reading import decode, read_profile
 
@@ -63,7 +64,11 @@ def run_check(path: str, format: str) -> None:
     """Raises ConfigError that says what the engine would refuse."""
     if format in TABLES:
         raise ConfigError(f"--check knows engine formats, not {format}")
-    format_named(format).check(decode(read_bounded(path, 2**20), path))
+    text = decode(read_bounded(path, 2**20), path)
+    try:
+        format_named(format).check(text)
+    except ConfigError as error:
+        raise ConfigError(f"{clean(path)}: {error}") from None
     TERMINAL.note(f"{path}: valid for {format}")
 
 

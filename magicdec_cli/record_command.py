@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 from magicdec.cli.console import TERMINAL
 from magicdec.cli.grids import GRAMMAR, read_grids
 from magicdec.cli.interrupts import INTERRUPTED, before_exit
+from magicdec.cli.output_file import check_output
 from magicdec.cli.sweep_file import SweepFile, read_sweep_file
 from magicdec.engine.errors import ConfigError, MagicdecError, require
 
@@ -75,6 +77,7 @@ def record(
         raise ConfigError("no file to record to; add -o profile.jsonl")
     times = repeat if repeat is not None else given.repeat or REPEAT
     require(1 <= times <= 1000, f"--repeat must be in 1..1000, got {times}")
+    check_output(path, new=False)
     stated = {
         name: value if value not in (None, []) else given.flags.get(name)
         for name, value in flags.items()
@@ -93,13 +96,15 @@ def record(
         failed = record_session(plan, display)
     except KeyboardInterrupt:
         display.close()
-        TERMINAL.note(f"interrupted: {path} keeps what is finished; the same command goes on")
+        kept = f"{path} keeps what is finished; the same command goes on"
+        TERMINAL.note(f"interrupted: {kept if os.path.lexists(path) else 'nothing was measured'}")
         return INTERRUPTED
     except OSError as error:
         display.close()
+        kept = "it keeps what is finished, and the same command goes on"
         raise MagicdecError(
-            f"{path} cannot be written: {error.strerror}; it keeps what is finished, and the same "
-            "command goes on"
+            f"{path} cannot be written: {error.strerror}; "
+            f"{kept if os.path.lexists(path) else 'give another file'}"
         ) from error
     finally:
         display.close()

@@ -18,7 +18,7 @@ from magicdec.cli.grids import Grids
 from magicdec.cli.knobs import Settings
 from magicdec.cli.progress import Display
 from magicdec.engine.config import SELF, DecodeConfig, DraftWeights
-from magicdec.engine.errors import ConfigError, require
+from magicdec.engine.errors import ConfigError, MagicdecError, require
 from magicdec.engine.events import Event, PrefillProgress
 from magicdec.engine.gamma.policy import FIXED
 from magicdec.engine.request import Request
@@ -124,6 +124,7 @@ def _plain(settings: Settings, temperature: float) -> DecodeConfig:
 def record_session(plan: RecordPlan, display: Display) -> int:
     """Returns how many cells failed. Raises ConfigError, ModelError, OSError."""
     session, documents = session_api.open_engine(plan.documents, plan.settings, display.loading)
+    _check_drafts(plan, session)
     from magicdec.cli.prediction import usable_calibration
     from magicdec.profiles.calibration_fit import shape_of
     from magicdec.profiles.recording.prediction import Predictor
@@ -187,6 +188,20 @@ def record_session(plan: RecordPlan, display: Display) -> int:
             display.note(f"{there} of {counted(len(cells), 'cell')} are in {plan.path} already")
         recording.run(cells, writer)
     return failed
+
+
+def _check_drafts(plan: RecordPlan, session: Session) -> None:
+    """Raises ConfigError, ModelError where none of the drafts can be; one of several that cannot
+    fails its own cells."""
+    drafts = {drafter.draft: None for drafter, _ in plan.ways}
+    refused: list[MagicdecError] = []
+    for draft in drafts:
+        try:
+            session.draft_spec(replace(plan.base, draft=draft, gamma=1))
+        except MagicdecError as error:
+            refused.append(error)
+    if len(refused) == len(drafts):
+        raise refused[0]
 
 
 def _line(progress: Progress) -> str:

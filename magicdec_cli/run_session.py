@@ -18,6 +18,7 @@ from magicdec.engine.config import LOOKUP, SELF, UNDER_SELF, DecodeConfig
 from magicdec.engine.gamma.policy import FIXED, GammaPolicy
 from magicdec.engine.report import Recorder, RunReport
 from magicdec.engine.request import Request
+from magicdec.engine.text.workloads.names import require_length
 from magicdec.engine.verdict import Losslessness
 
 if TYPE_CHECKING:
@@ -59,8 +60,9 @@ class Outcome:
 
     @property
     def decoded(self) -> bool:
-        """Whether any row of any pass has begun: else there is nothing to report."""
-        return bool(self.main.report().rows or self.plain.report().rows)
+        """Whether any pass has made a step, or ended a row: else there is nothing to report."""
+        passes = (self.main.report(), self.plain.report())
+        return any(made.steps or any(row.finish_reason for row in made.rows) for made in passes)
 
 
 def run_session(outcome: Outcome, sources: Sequence[str], display: Display) -> None:
@@ -72,6 +74,7 @@ def run_session(outcome: Outcome, sources: Sequence[str], display: Display) -> N
     config = settings.decode_config()
     session = None
     try:
+        require_length(sources, settings.context)
         session = session_api.open_session(sources, settings, display.loading)
         outcome.env = session.environment()
         requests = session.requests()

@@ -15,6 +15,7 @@ from magicdec.cli.run_session import run_info
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.events import Event
 from magicdec.engine.report import Recorder, RunReport
+from magicdec.engine.text.workloads.names import require_length
 from magicdec.profiles.storage.drafter import FULL
 from magicdec.profiles.survey.drafter import Drafter
 from magicdec.profiles.survey.surveying import TRACE_GAMMA, Survey, Surveyed, as_run
@@ -49,6 +50,7 @@ def survey_session(outcome: SurveyOutcome, sources: Sequence[str], display: Disp
 
 def _survey(outcome: SurveyOutcome, sources: Sequence[str], display: Display) -> None:
     settings, config = outcome.settings, outcome.config
+    require_length(sources, settings.context)
     session, documents = session_api.open_engine(sources, settings, display.loading)
     outcome.env = session.environment()
     requests = session.requests(

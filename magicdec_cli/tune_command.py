@@ -13,10 +13,11 @@ from magicdec.cli.console import TERMINAL
 from magicdec.cli.drafter_grid import drafters
 from magicdec.cli.grids import GRAMMAR, Grids, apart, read_grids
 from magicdec.cli.interrupts import INTERRUPTED, before_exit
+from magicdec.cli.output_file import check_output
 from magicdec.cli.run_command import LosslessnessError
 from magicdec.cli.tune_variants import changes, check_changes, surveyed
 from magicdec.engine.config import SELF
-from magicdec.engine.errors import ConfigError, MagicdecError, require
+from magicdec.engine.errors import MagicdecError, require
 
 if TYPE_CHECKING:
     from magicdec.profiles.survey.drafter import Drafter
@@ -135,7 +136,8 @@ def tune(
     require(
         time_limit is None or verify > 0, "--time-limit bounds real runs, and --verify 0 makes none"
     )
-    _check_output(output)
+    if output is not None:
+        check_output(output, new=True)
     asked = dataclasses.replace(
         question(grids, flags, objective, max_tpot, max_memory, verify, repeats, policies),
         time_limit=time_limit,
@@ -220,13 +222,3 @@ def _drafters(grids: Grids, flags: dict[str, Any]) -> Sequence[Drafter]:
         selectors, budgets, grids.settings.selector_option,
         surveyed(grids.values("draft")), grids.values("draft_kv"),
     )  # fmt: skip
-
-
-def _check_output(output: Path | None) -> None:
-    """Before minutes are spent on what then cannot be written."""
-    if output is None:
-        return
-    if output.exists():
-        raise ConfigError(f"--output {output} exists; give another file")
-    if not output.parent.is_dir():
-        raise ConfigError(f"--output {output}: there is no folder {str(output.parent)!r}")

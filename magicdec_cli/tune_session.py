@@ -13,6 +13,7 @@ from magicdec.cli.knobs import Settings
 from magicdec.cli.progress import Display
 from magicdec.engine.config import DraftWeights
 from magicdec.engine.request import Request
+from magicdec.engine.text.workloads.names import require_length
 from magicdec.profiles.calibrated import Calibration, fingerprint_of
 from magicdec.profiles.calibration import load_calibration
 from magicdec.profiles.tuning.candidate import Candidate
@@ -79,6 +80,8 @@ def tune_session(outcome: TuneOutcome, display: Display) -> None:
 
 
 def _tune(outcome: TuneOutcome, display: Display) -> None:
+    for context in outcome.question.contexts:
+        require_length(outcome.sources, context)
     opened = session_api.open_engine(outcome.sources, outcome.settings, display.loading)
     tune_opened(outcome, *opened, display.loading)
 

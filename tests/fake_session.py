@@ -86,8 +86,8 @@ class FakeLosslessness:
 
 @dataclass
 class FakeSession:
-    """Scenes: tie, differs, interrupt-load, interrupt-plain, interrupt, document, memory, model,
-    crash.
+    """Scenes: tie, differs, interrupt-load, interrupt-first, interrupt-plain, interrupt, document,
+    memory, model, crash.
     """
 
     scene: str = ""
@@ -191,7 +191,7 @@ class FakeSession:
 
     def _maybe_interrupt(self, config: DecodeConfig, step: int) -> None:
         scene = "interrupt" if config.gamma else "interrupt-plain"
-        if self.scene == scene and step == 2:
+        if (self.scene == scene and step == 2) or self.scene == "interrupt-first":
             raise KeyboardInterrupt
 
 

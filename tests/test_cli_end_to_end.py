@@ -180,7 +180,7 @@ def test_drafts_that_need_no_model(magicdec: Callable[..., dict[str, Any]], name
 @pytest.mark.parametrize(
     "name,code,message",
     [
-        ("looukp", 3, "draft 'looukp' is not self, lookup or layers:N, and cannot be opened"),
+        ("looukp", 3, "draft 'looukp' is not self, lookup, layers:N or a cascade such as lookup+"),
         ("layers:2", 2, "needs a model of more layers, this one has 2; give layers:1"),
         ("layers:0", 2, "draft 'layers:0' runs no layer"),
         ("strangers", 2, "has another vocabulary than"),

@@ -75,6 +75,8 @@ def test_drafters_are_listed_with_what_they_take(capsys: pytest.CaptureFixture[s
     assert [row["name"] for row in rows] == names
     assert all(row["lossless"] == "yes" and row["needs"] for row in rows)
     takes = {row["name"]: row["takes"] for row in rows}
+    for row in rows:
+        assert ("a selector that chooses once" in row["needs"]) == row["name"].endswith("+self")
     assert "--budget" in takes["layers:N"] and "--budget" not in takes["lookup"]
 
 

@@ -173,7 +173,9 @@ def test_plain_decoding_has_no_acceptance_figures(magicdec: Magicdec) -> None:
     assert "acceptance rate" not in magicdec.out
 
 
-@pytest.mark.parametrize("scene", ["interrupt-load", "interrupt-plain", "interrupt"])
+@pytest.mark.parametrize(
+    "scene", ["interrupt-load", "interrupt-first", "interrupt-plain", "interrupt"]
+)
 def test_an_interrupted_run_delivers_what_is_finished(magicdec: Magicdec, scene: str) -> None:
     record = magicdec.json("--batch", "2", "--compare", scene=scene, code=130)
     assert record["interrupted"] is True
@@ -185,12 +187,14 @@ def test_an_interrupted_run_delivers_what_is_finished(magicdec: Magicdec, scene:
         assert record["rows"][0]["finish_reason"] is None
     elif scene == "interrupt-plain":
         assert plain_lengths == [3, 3] and lengths == []
+    elif scene == "interrupt-first":
+        assert plain_lengths == [1, 1] and lengths == [], "what prefill gives"
     else:
         assert plain_lengths == lengths == []
     assert magicdec("--batch", "2", "--compare", scene=scene) == 130
     said = (magicdec.out + magicdec.err).count("interrupted")
     assert said == 1, "on stderr, once"
-    if scene == "interrupt-load":
+    if scene in ("interrupt-load", "interrupt-first"):
         assert magicdec.out == ""
         assert magicdec.err.endswith("interrupted: nothing was decoded yet\n")
     else:
@@ -255,6 +259,13 @@ def test_what_can_be_refused_is_refused_before_the_model_loads(
     assert magicdec(*arguments) == 2
     assert said in magicdec.err and magicdec.out == ""
     assert len(magicdec.err.splitlines()) == 1
+    assert magicdec.session.settings is None
+
+
+def test_a_workload_without_a_length_is_refused_before_the_model_loads(magicdec: Magicdec) -> None:
+    magicdec.document = "ruler:niah-multikey"
+    assert magicdec("--quiet") == 2
+    assert magicdec.err.strip().endswith("fills any length; say which with --context N")
     assert magicdec.session.settings is None
 
 

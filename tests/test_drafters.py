@@ -329,6 +329,13 @@ def test_looked_up_tokens_leave_the_targets_distribution_alone():
         (dict(draft=""), "draft is empty"),
         (dict(draft="layers:0+self"), "draft 'layers:0\\+self' runs no layer"),
         (dict(draft="self+self"), "give lookup\\+self, layers:6\\+self or MODEL\\+self"),
+        (dict(draft="lookup+"), "'lookup\\+' is no way to draft; give self, .*MODEL\\+self"),
+        (dict(draft="self+lookup"), "lookup\\+self, layers:N\\+self or MODEL\\+self"),
+        (dict(draft="lookup+lookup"), "is no way to draft"),
+        (dict(draft="lookup+layers:2+self"), "is no way to draft"),
+        (dict(draft="layers"), "give self, lookup, layers:N, a model, or a cascade"),
+        (dict(draft="layers:abc"), "such as layers:6, or layers:6\\+self for a cascade"),
+        (dict(draft="layers:2+lookup"), "is no way to draft"),
         (dict(draft="+self"), "names nobody who drafts for the self-draft"),
         (dict(draft="other+self+self"), "'other\\+self' ends in \\+self"),
         (dict(draft="./other+self/"), "a folder that is called so needs another name"),
@@ -340,6 +347,11 @@ def test_drafts_that_cannot_be(settings, message):
     with pytest.raises(ConfigError, match=message) as error:
         DecodeConfig(**settings)
     assert "\n" not in str(error.value)
+
+
+def test_a_folder_may_be_called_like_a_way_to_draft():
+    for name in ("./lookup+other", "./layers", "org/self+lookup"):
+        assert DecodeConfig(draft=name).draft_model == name
 
 
 def test_an_early_exit_needs_layers_to_skip(tiny, prompt, decode):

@@ -13,13 +13,14 @@ import numpy as np
 from magicdec.engine.errors import ModelError
 from magicdec.engine.loading.cache import SPEC
 from magicdec.engine.loading.checkpoint import Progress
-from magicdec.engine.loading.files import one_line
 from magicdec.engine.loading.gguf_spec import spec_from_metadata
 from magicdec.engine.loading.gguf_tensors import ROPE_FACTORS, hf_name, shape_of, values
 from magicdec.engine.loading.gguf_tokenizer import write_tokenizer
 from magicdec.engine.loading.shapes import check_shapes
 from magicdec.engine.loading.weights import SINGLE
 from magicdec.engine.loading.writing import Array, write_float32
+
+MAGIC = b"GGUF"
 
 
 def convert(file: Path, folder: Path, progress: Progress) -> None:
@@ -72,14 +73,20 @@ class _Reader(gguf.GGUFReader):  # type: ignore[misc]
         self._data = np.asarray(mapped)
 
 
+def _damage(file: Path) -> str:
+    with file.open("rb") as opened:
+        begin = opened.read(len(MAGIC))
+    if begin != MAGIC[: len(begin)]:
+        return f"is no GGUF file: it does not begin with {MAGIC.decode()}"
+    return "is not a complete GGUF file: it is cut short or damaged"
+
+
 def _read(file: Path) -> tuple[Any, dict[str, Any]]:
     try:
         reader = _Reader(file)
         metadata = {name: field.contents() for name, field in reader.fields.items()}
     except Exception as error:  # the reader trusts its input: any numpy or decoding error
-        raise ModelError(
-            f"{file} is not a complete GGUF file ({one_line(error)}); download it again"
-        ) from None
+        raise ModelError(f"{file} {_damage(file)}; download it again") from error
     if "tokenizer.ggml.tokens" not in metadata:
         raise ModelError(f"{file} has no tokenizer; choose a file that holds a whole model")
     return reader, metadata

@@ -116,7 +116,10 @@ class TuningApp(Asking):
     # Actions
 
     def action_run(self, again: bool = False) -> None:
+        asked = self.controller.settings
         notice = self.controller.run(again=again)
+        if notice is None and self.controller.settings != asked:  # a link that has its own
+            notice = Notice("demo", "a recorded run plays, with its own settings")
         if notice is not None:
             self.give(notice)
         self.main.refresh_knobs()

@@ -25,11 +25,14 @@ LEAST, MOST, MOST_COUNT = 1e-15, 1e20, 10**9
 def read_toml(path: Path) -> dict[str, Any]:
     """Raises ConfigError when `path` cannot be read or is no TOML."""
     if path.exists() and not path.is_file():
-        raise ConfigError(f"{path}: is no file; move it away")
+        found = "a folder" if path.is_dir() else "no file"
+        raise ConfigError(f"{path}: is {found}; give a TOML file")
     try:
         text = read_bounded(path, MOST_BYTES).decode()
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+        raise ConfigError(
+            f"{path}: not valid TOML: byte {error.start} is no text in UTF-8; give a TOML file"
+        ) from error
     return parse_toml(str(path), text)
 
 

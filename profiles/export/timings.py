@@ -83,9 +83,17 @@ def _toml(text: str, name: str) -> dict[str, Any]:
 
 def _csv(text: str, name: str) -> list[dict[str, object]]:
     try:
-        table = list(csv.DictReader(io.StringIO(text), strict=True))
+        reader = csv.DictReader(io.StringIO(text), strict=True)
+        table = list(reader)
     except csv.Error as error:
         raise ConfigError(f"{name} is damaged: {clean(str(error))}") from None
+    given = reader.fieldnames or ()
+    lacking = [column for column in COLUMNS if column not in (*given, "context")]
+    if lacking:
+        which = (
+            f"column {lacking[0]} is" if len(lacking) == 1 else f"columns {', '.join(lacking)} are"
+        )
+        raise ConfigError(f"{name}: {which} missing; the first line names {', '.join(COLUMNS)}")
     return [{k: _number(v) for k, v in row.items() if k in COLUMNS} for row in table]
 
 

@@ -21,6 +21,9 @@ from magicdec.profiles.gamma_names import policy_of
 from magicdec.profiles.storage.fields import clean, last_part, model_name
 from magicdec.profiles.storage.header import Scalar
 
+#: What neither a survey nor the cost model knows is measured with one of these.
+MEASURED_BY = "`magicdec run --compare`, `magicdec tune` or `magicdec profile record`"
+
 Kind = Literal["self", "lookup", "layers", "model", "cascade"]
 NO_TREE: Final = "none"
 FULL = "full"  # the selector, and the `draft_kv`, that leave nothing out

@@ -18,6 +18,7 @@ from magicdec.profiles.storage.schema import OLDER, SCHEMA, Cell, CellKey, Profi
 MAX_BYTES = 64 * 2**20
 MAX_LINE = 4 * 2**20
 MAX_CELLS = 100_000
+WRITERS = "`magicdec profile record`, `tune -o` and `run --compare --json` write what is read here"
 MAX_RUN = 16 * 2**20  # a run's document
 
 
@@ -97,8 +98,9 @@ def _check_schema(value: object, name: str) -> None:
         re.fullmatch(r"magicdec\.profile/(\d{1,9})", schema) if isinstance(schema, str) else None
     )
     if found is None:
+        has = "it has no schema" if schema is None else f"its schema is {shown(schema)}"
         raise ConfigError(
-            f"{name} is no magicdec profile: its schema is {shown(schema)}, not {SCHEMA}"
+            f"{name} is no magicdec profile: {has}, a profile's is {SCHEMA}; {WRITERS}"
         )
     newer = int(found[1]) > int(SCHEMA.rpartition("/")[2])
     advice = "upgrade magicdec" if newer else "record it again"

@@ -20,7 +20,7 @@ from magicdec.engine.report import Recorder, RunReport
 from magicdec.engine.request import Request
 from magicdec.engine.selectors.base import DynamicSelector
 from magicdec.engine.session import Session
-from magicdec.profiles.storage.drafter import kind_of
+from magicdec.profiles.storage.drafter import MEASURED_BY, kind_of
 from magicdec.profiles.survey.drafter import Drafter
 from magicdec.profiles.survey.forced import BLOCK, chances, kept
 from magicdec.profiles.survey.lookup import Row, lookup_hits, lookup_walk
@@ -84,7 +84,7 @@ class Survey:
             require(
                 kind_of(drafter.draft) != "cascade",
                 f"draft {drafter.draft} drafts what self does, only sooner, as well accepted; "
-                "give self, and measure the cascade by profile record",
+                f"give self, and measure the cascade with {MEASURED_BY}",
             )
             draft_weights(drafter.config(config, 1), session.device, session.dtype)
             view_capacity(

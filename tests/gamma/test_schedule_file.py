@@ -69,12 +69,15 @@ def test_what_is_refused(tmp_path, text, message):
 
 
 def test_files_that_are_none_are_refused(tmp_path):
-    for path in (tmp_path, tmp_path / "none.toml"):
-        with pytest.raises(ConfigError):
+    for path, said in (
+        (tmp_path, "is a folder; give"),
+        (tmp_path / "none.toml", "there is no file"),
+    ):
+        with pytest.raises(ConfigError, match=said):
             read_schedule(path)
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
     (tmp_path / "large.toml").write_text("# " + "x" * 1000 + "\n" * 2**20)
     os.symlink("/dev/zero", tmp_path / "zero.toml")
-    for name in ("bytes", "large", "zero"):
-        with pytest.raises(ConfigError):
+    for name, said in (("bytes", "is no text"), ("large", "larger"), ("zero", "is no file")):
+        with pytest.raises(ConfigError, match=said):
             read_schedule(tmp_path / f"{name}.toml")

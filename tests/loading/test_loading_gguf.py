@@ -184,8 +184,12 @@ def test_damaged_file(gguf_file: Make, tmp_path: Path) -> None:
     assert "not a complete GGUF file" in refusal(file)
     file.write_bytes(b"GGUF")
     assert "not a complete GGUF file" in refusal(file)
-    file.write_bytes(b"")
-    assert "not a complete GGUF file" in refusal(file)
+    for begin in (b"", b"G"):
+        file.write_bytes(begin)
+        assert "not a complete GGUF file: it is cut short or damaged; download" in refusal(file)
+    for begin in (b"x", b"PK\3\4" * 100):
+        file.write_bytes(begin)
+        assert "is no GGUF file: it does not begin with GGUF; download" in refusal(file)
 
 
 def test_digits_and_whitespace_are_cut_as_the_file_says(gguf_file: Make) -> None:

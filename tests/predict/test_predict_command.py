@@ -14,6 +14,7 @@ import pytest
 
 from magicdec.cli.main import run_command_line
 from magicdec.cli.predict_table import columns as table_columns
+from magicdec.profiles.storage.drafter import MEASURED_BY
 
 BASE = ("predict", "--hardware", "8xA100", "--model", "llama-3.1-8b")
 SMALL_GRID = ("--batch", "1,64", "--context", "1k,32k", "--gamma", "1-3", "--alpha", ".8")
@@ -422,3 +423,4 @@ def test_drafts_that_cannot_be_priced_are_one_line(
 ) -> None:
     said = refused(capsys, ["predict", *PRICED, *arguments])
     assert arguments[1].partition(":")[0] in said
+    assert (MEASURED_BY in said) == arguments[1].endswith("+self")

@@ -140,12 +140,13 @@ def test_timings_in_other_formats(tmp_path, kind):
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("t.csv", "batch,gamma\n1,2\n", "plain_ms"),
+        ("t.csv", "batch,gamma\n1,2\n", "t.csv: columns plain_ms, draft_ms, verify_ms are missing"),
+        ("t.csv", "batch,gamma,draft_ms,verify_ms\n1,2,1,1\n", "t.csv: column plain_ms is missing"),
         ("t.csv", "batch,gamma,plain_ms,draft_ms,verify_ms\n1,two,1,1,1\n", "'two'"),
         ("t.csv", "batch,gamma,plain_ms,draft_ms,verify_ms\n1,2,nan,1,1\n", "plain_ms"),
         ("t.csv", "batch,gamma,plain_ms,draft_ms,verify_ms\n1,2,0,1,1\n", "plain_ms"),
         ("t.csv", "batch,gamma,plain_ms,draft_ms,verify_ms\n" + "1,2,1,1,1\n" * 2, "two timings"),
-        ("t.csv", "batch,gamma\n", "no timings"),
+        ("t.csv", "batch,gamma,plain_ms,draft_ms,verify_ms\n", "no timings"),
         ("t.json", "[" * 100_000, "nested"),
         ("t.json", "{}", "timings"),
         ("t.toml", "timings = 3", "timings"),
@@ -207,6 +208,7 @@ def test_a_given_gamma_needs_no_costs(make, magicdec, tmp_path):
         (["--to", "vllm", "--draft-model", "D", "--gamma", "0"], "--gamma 0 would not speculate"),
         (["--to", "aiconfigurator", "--gamma", "-2"], "--gamma -2"),
         (["--to", "csv", "--check"], "--check"),
+        (["--to", "vllm", "--check"], ".jsonl: the configuration is damaged"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_exported_is_one_line(sweep, magicdec, arguments, said):

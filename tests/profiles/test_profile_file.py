@@ -228,6 +228,9 @@ def test_other_schemas(make, tmp_path, schema, said):
         (b"hello\n", "damaged"),
         (b"[]\n", "no magicdec profile"),
         (b"1\n", "no magicdec profile"),
+        (b'{"name": "a benchmark"}\n', "it has no schema, a profile's is magicdec.profile/"),
+        (b'{"schema": "other/1"}\n', "its schema is 'other/1', a profile's is magicdec.profile/"),
+        (b'{"schema": null}\n', "`magicdec profile record`, `tune -o`"),
     ],
 )
 def test_files_that_are_no_profile(tmp_path, content, said):

@@ -118,11 +118,29 @@ def test_a_draft_that_cannot_work_fails_its_own_cells(
     assert missing.status == "failed" and "no/such-model" in str(missing.error)
 
 
+@pytest.mark.parametrize(
+    ("draft", "code", "said"),
+    [
+        ("foo", 3, "draft 'foo' is not self, lookup"),
+        ("layers:30", 2, "layers:30 needs a model of more layers"),
+        ("layers:30,layers:9+self", 2, "layers:30 needs a model of more layers"),
+    ],
+)
+def test_drafts_none_of_which_can_be_are_refused_before_there_is_a_file(
+    record: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    draft: str, code: int, said: str,
+) -> None:  # fmt: skip
+    path = tmp_path / "never.jsonl"
+    assert record("-o", str(path), "--draft", draft, grid=SMALL) == code
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line and not path.exists()
+
+
 def test_bad_drafts_are_refused_before_anything_is_opened(
     record: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "never.jsonl"
-    for draft in ("layers:0", "layers:x", "self,,lookup"):
+    for draft in ("layers:0", "layers:x", "self,,lookup", "lookup,lookup+"):
         assert record("-o", str(path), "--draft", draft, grid=SMALL) == 2
         assert len(capsys.readouterr().err.splitlines()) == 1
     assert not path.exists()

@@ -61,6 +61,31 @@ def test_every_number_of_a_recorded_sweep_follows_from_the_runs(
     assert "speedup" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("output", "said"), [("nowhere/x.jsonl", "there is no folder 'nowhere'"), (".", "is a folder")]
+)
+def test_a_file_that_cannot_be_written_is_refused_before_the_model_is_opened(
+    record: Record, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    output: str, said: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("magicdec.cli.session_api.open_engine", lambda *given: pytest.fail("open"))
+    assert record("-o", output) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line and "same command" not in line
+
+
+def test_an_interrupt_before_there_is_a_file_promises_nothing(
+    record: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    def interrupt(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("magicdec.cli.session_api.open_engine", interrupt)
+    assert record("-o", str(tmp_path / "never.jsonl")) == 130
+    assert capsys.readouterr().err.endswith("interrupted: nothing was measured\n")
+
+
 def test_plain_and_speculative_passes_take_turns(
     record: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

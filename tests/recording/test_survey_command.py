@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from magicdec.cli.main import run_command_line
+from magicdec.profiles.storage.drafter import MEASURED_BY
 
 
 @pytest.fixture
@@ -74,6 +75,7 @@ def test_what_cannot_be_surveyed_is_refused_in_one_line(
         (["--gamma", "0"], "drafts nothing"),
         (["--budget", "4"], "budget 4"),
         (["--gamma", "3-1"], "backwards"),
+        (["--draft", "lookup+self"], f"measure the cascade with {MEASURED_BY}"),
     ):
         code, out, err = survey(*arguments)
         assert code == 2 and out == "" and said in err and len(err.splitlines()) == 1

@@ -210,10 +210,15 @@ def test_an_unknown_theme_is_refused_with_those_there_are() -> None:
 def test_the_demo_says_that_it_is_one() -> None:
     app = TuningApp(Replay(demo_file(), speed=0), ["doc"], SETTINGS, demo=True)
 
-    async def main() -> str:
-        async with app.run_test(size=(80, 24)) as pilot:
+    async def main() -> tuple[str, str]:
+        async with app.run_test(size=(80, 24), notifications=True) as pilot:
             while app.controller.tuning.phase == "loading":
                 await pilot.pause(0.05)
-            return "\n".join(screen_text(app))
+            before = "\n".join(screen_text(app))
+            await pilot.press("r")
+            await pilot.pause()
+            return before, " ".join(notice.message for notice in app._notifications)
 
-    assert "recorded session" in asyncio.run(main())
+    before, said = asyncio.run(main())
+    assert "recorded session" in before
+    assert said == "a recorded run plays, with its own settings"

@@ -38,6 +38,14 @@ def read_sources(
     return [read_workload(source) for source in sources]
 
 
+def require_length(sources: Sequence[str], context: int | None) -> None:
+    """Workloads fill any length. Raises ConfigError where none is given."""
+    for source in sources:
+        task = source.removeprefix(PREFIX).partition("?")[0]
+        if context is None and source.startswith(PREFIX) and task in TASKS:
+            raise ConfigError(f"{source} fills any length; say which with --context N")
+
+
 def read_workload(source: str) -> Workload:
     """`ruler:cwe`, `ruler:qa?seed=3`, `ruler:niah-multikey?haystack=FILE`. Raises ConfigError."""
     task, _, query = source.removeprefix(PREFIX).partition("?")
