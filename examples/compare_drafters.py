@@ -41,6 +41,7 @@ SELECTORS_WANTED = (
 )  # fmt: skip
 DRAFTS_WANTED = ("lookup", "layers:10", "lookup+self")
 TREES_WANTED = ("specexec", "sequoia")
+NOVEL = "novel"
 WORKLOADS = {"niah": "ruler:niah-multikey", "cwe": "ruler:cwe", "qa": "ruler:qa"}
 DISTURBED = 1.25  # mean step / median step; seldom above 1.15 otherwise
 FIRST_BATCH, BATCHES, BUDGETS = 4, (1, 8), (256, 128, 512)
@@ -97,7 +98,7 @@ def arguments() -> argparse.Namespace:
 
 def sources(asked: argparse.Namespace) -> dict[str, str]:
     """The documents of each workload. Raises SystemExit for one that does not exist."""
-    known = {"novel": asked.novel, **WORKLOADS}
+    known = {NOVEL: asked.novel, **WORKLOADS}
     names = asked.workloads.split(",")
     for name in names:
         if name not in known:
@@ -210,7 +211,8 @@ def table(folder: Path) -> Iterator[str]:
 def short_table(folder: Path) -> Iterator[str]:
     """Markdown: a line for every drafter at the first budget, the workloads beside each other."""
     cells = measured(folder)
-    batches, workloads = _batches(cells), list(dict.fromkeys(key[0] for key in cells))
+    names = {key[0] for key in cells}
+    batches, workloads = _batches(cells), [w for w in (NOVEL, *WORKLOADS) if w in names]
     yield from _head(
         ["drafter", *(f"acceptance / Ω, {w}" for w in workloads), "T_D / T_T", "select ms/step",
          "once ms/row", *(f"speedup, {w}, B {' / '.join(map(str, batches))}" for w in workloads)]
