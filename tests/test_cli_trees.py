@@ -68,7 +68,7 @@ def test_surveys_refuse_what_they_cannot_tell(flags, message, capsys):
 
 @pytest.mark.parametrize(
     "command,policies",
-    [("run", True), ("tune", True), ("profile record", False), ("profile survey", False)],
+    [("run", True), ("tune", True), ("profile record", True), ("profile survey", False)],
 )
 def test_help_tells_of_policies_where_they_are_taken(command, policies, capsys):
     assert run_command_line([*command.split(), "--help"]) == 0
