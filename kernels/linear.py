@@ -76,7 +76,8 @@ class Int8Linear(Linear):
     bits, which overflow when both factors use all their bits: weights are limited to 7 bits, so
     that 2 * 255 * 64 < 2^15. The activations keep 8, because their outliers need the range.
     FBGEMM takes one scale for all activations of a call; `Pointwise.apart` makes that each
-    token's own, so that a row's draft does not depend on which others are in the batch.
+    token's own, so that a row's draft does not depend on which others are in the batch. A token
+    that is alone is left to FBGEMM, whose steps are as fine, but lie elsewhere.
     Make it inside `with fbgemm():`. Raises ValueError for a weight that is not float32 on a CPU
     with these kernels.
     """
