@@ -2,11 +2,53 @@
 
 from __future__ import annotations
 
-from magicdec.engine.config import UNDER_SELF
+from collections.abc import Callable
+
+from magicdec.engine.config import UNDER_SELF, DecodeConfig
+from magicdec.engine.drafting import check_layers
 from magicdec.engine.errors import ConfigError, ModelError
 from magicdec.engine.loading.checkpoint import Checkpoint, Progress
 from magicdec.engine.loading.files import user_path
 from magicdec.engine.loading.opening import open_checkpoint
+from magicdec.engine.model.decoder import Decoder
+from magicdec.engine.model.spec import ModelSpec
+
+
+class DraftModels:
+    """Those that a session was asked for: each is opened once, the last one is loaded."""
+
+    def __init__(
+        self, target: Checkpoint, load: Callable[[Checkpoint], Decoder], progress: Progress
+    ) -> None:
+        self._target, self._load, self._progress = target, load, progress
+        self._opened: dict[str, Checkpoint] = {}
+        self._loaded: tuple[str, Decoder] | None = None
+
+    def spec(self, config: DecodeConfig) -> ModelSpec | None:
+        """See `Session.draft_spec`."""
+        if config.gamma > 0 and config.draft_layers is not None:
+            check_layers(self._target.spec, config.draft_layers)
+        name = config.draft_model
+        if name is None or config.gamma == 0:
+            return None
+        if name not in self._opened:
+            self._opened[name] = open_draft(config.draft, self._target, self._progress)
+        return self._opened[name].spec
+
+    def model(self, config: DecodeConfig) -> Decoder | None:
+        """See `Session.draft_model`."""
+        name = config.draft_model
+        if self.spec(config) is None or name is None:
+            return None
+        if self._loaded is None or self._loaded[0] != name:
+            self._loaded = None  # its memory is the next one's
+            self._progress("loading draft weights", None)
+            self._loaded = name, self._load(self._opened[name])
+        return self._loaded[1]
+
+    @property
+    def nbytes(self) -> int:
+        return 0 if self._loaded is None else self._loaded[1].nbytes
 
 
 def open_draft(asked: str, target: Checkpoint, progress: Progress) -> Checkpoint:

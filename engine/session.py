@@ -10,12 +10,11 @@ import torch
 from magicdec.engine.cache import KVCache
 from magicdec.engine.clock import Clock
 from magicdec.engine.config import DecodeConfig
-from magicdec.engine.draft_checkpoint import open_draft
+from magicdec.engine.draft_checkpoint import DraftModels
 from magicdec.engine.draft_room import DraftRoom
-from magicdec.engine.drafting import check_layers
 from magicdec.engine.engine import Engine
 from magicdec.engine.environment import environment
-from magicdec.engine.errors import ConfigError, ModelError, OutOfMemoryError
+from magicdec.engine.errors import OutOfMemoryError
 from magicdec.engine.events import Event
 from magicdec.engine.loading.checkpoint import Checkpoint, Progress, silent
 from magicdec.engine.loading.identity import identity_of
@@ -30,6 +29,13 @@ from magicdec.engine.memory import (
 )
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.model.spec import ModelSpec
+from magicdec.engine.picking import (
+    dtype_name,
+    pick_attention,
+    pick_device,
+    pick_dtype,
+    pick_kv_dtype,
+)
 from magicdec.engine.prefill import PREFILL_CHUNK
 from magicdec.engine.prefill_store import PrefillStore
 from magicdec.engine.request import Request
@@ -41,11 +47,7 @@ from magicdec.engine.text.tokenizing import Take
 from magicdec.engine.text.workloads.rows import generated_rows
 from magicdec.engine.text.workloads.workload import Workload
 from magicdec.engine.verdict import Losslessness
-from magicdec.kernels.attention import AttentionBackend, get_backend
-from magicdec.kernels.native import BuildError
-
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-KV_DTYPES = ("float32", "bfloat16")
+from magicdec.kernels.attention import AttentionBackend
 
 
 class Session:
@@ -75,8 +77,7 @@ class Session:
         wait = sync_phases and device.type == "cuda"
         self._clock = Clock(synchronize=torch.cuda.synchronize if wait else None)
         self._model: Decoder | None = None
-        self._drafts: dict[str, Checkpoint] = {}
-        self._draft: tuple[str, Decoder] | None = None  # the draft model of the last run
+        self._drafts = DraftModels(checkpoint, self._decoder, progress)
         self._engine: Engine | None = None
 
     @property
@@ -114,26 +115,12 @@ class Session:
 
         Raises ModelError, ConfigError for a draft that cannot be used with this model.
         """
-        if config.gamma > 0 and config.draft_layers is not None:
-            check_layers(self._checkpoint.spec, config.draft_layers)
-        name = config.draft_model
-        if name is None or config.gamma == 0:
-            return None
-        if name not in self._drafts:
-            self._drafts[name] = open_draft(config.draft, self._checkpoint, self._progress)
-        return self._drafts[name].spec
+        return self._drafts.spec(config)
 
     def draft_model(self, config: DecodeConfig) -> Decoder | None:
         """The draft model, loaded on first use, and kept until another one is asked for; None
         where no other model drafts. Raises what `draft_spec` raises."""
-        name = config.draft_model
-        if self.draft_spec(config) is None or name is None:
-            return None
-        if self._draft is None or self._draft[0] != name:
-            self._draft = None  # its memory is the next one's
-            self._progress("loading draft weights", None)
-            self._draft = name, self._decoder(self._drafts[name])
-        return self._draft[1]
+        return self._drafts.model(config)
 
     @property
     def cache(self) -> KVCache:
@@ -203,10 +190,8 @@ class Session:
         """Bytes that the model and a run may take: what is free, and what this session holds."""
         room = available_memory(self.device)
         if self._model is not None:
-            room += self._checkpoint.spec.parameters * self.dtype.itemsize + self._model.twin_bytes
-        if self._draft is not None:
-            held = self._draft[1]
-            room += held.spec.parameters * self.dtype.itemsize + held.twin_bytes
+            room += self._model.nbytes
+        room += self._drafts.nbytes
         if self._engine is not None:
             room += self._engine.cache.k.nbytes + self._engine.cache.v.nbytes
         return room
@@ -329,57 +314,6 @@ def open_session(
         prefill_cache=prefill_cache,
         notices=notices,
     )
-
-
-def pick_attention(
-    name: str, device: torch.device, progress: Progress, notices: list[str]
-) -> AttentionBackend:
-    """The backend; appends to `notices` when another one stands in.
-
-    Raises ConfigError for one that does not exist here, ModelError for one that cannot be built.
-    """
-    try:
-        return get_backend(
-            name, device, progress=lambda what: progress(what, None), warn=notices.append
-        )
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
-    except BuildError as error:
-        raise ModelError(f"attention native: {error}; or use --attention auto") from error
-
-
-def pick_device(name: str) -> torch.device:
-    """auto: a GPU when there is one. Raises ModelError when the device is not there."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise ModelError(f"device {name!r} is not available here; use --device cpu")
-    try:
-        return torch.device(name)
-    except RuntimeError as error:
-        raise ConfigError(f"no device is called {name!r}; use auto, cpu or cuda") from error
-
-
-def pick_dtype(name: str, device: torch.device) -> torch.dtype:
-    """auto: float32 on CPU, where it is exact and fastest; bfloat16 on a GPU."""
-    if name == "auto":
-        return torch.float32 if device.type == "cpu" else torch.bfloat16
-    if name not in DTYPES:
-        raise ConfigError(f"no dtype is called {name!r}; use auto, {', '.join(DTYPES)}")
-    return DTYPES[name]
-
-
-def pick_kv_dtype(name: str, dtype: torch.dtype) -> torch.dtype:
-    """auto: the model's own dtype, so that nothing is rounded that was not asked for."""
-    if name == "auto":
-        return dtype
-    if name not in KV_DTYPES:
-        raise ConfigError(f"no KV dtype is called {name!r}; use auto, {', '.join(KV_DTYPES)}")
-    return DTYPES[name]
-
-
-def dtype_name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 def _longest(requests: Sequence[Request]) -> int:

@@ -13,6 +13,7 @@ import typer
 
 from magicdec.cli.console import TERMINAL
 from magicdec.cli.tables import Cell, Format, print_listing
+from magicdec.engine.errors import require
 
 if TYPE_CHECKING:
     from magicdec.engine.selectors.base import KVSelector
@@ -60,11 +61,21 @@ def _default(option: dataclasses.Field[object]) -> object:
     return None if option.default is dataclasses.MISSING else option.default
 
 
-def terms(format: FormatOption = "table") -> None:
+def terms(
+    word: Annotated[
+        str | None, typer.Argument(help="Only terms in which this appears.", show_default=False)
+    ] = None,
+    format: FormatOption = "table",
+) -> None:
     """Define every number that is shown."""
     from magicdec.cli.terms import TERMS
 
-    print_listing(["term", "definition"], [[k, v] for k, v in TERMS.items()], format)
+    asked = (word or "").casefold()
+    found = [[term, said] for term, said in TERMS.items() if asked in term.casefold()]
+    # A definition may use the word where no term has it.
+    found = found or [[t, said] for t, said in TERMS.items() if asked in said.casefold()]
+    require(bool(found), f"no term has {word!r} in it; `magicdec terms` lists all")
+    print_listing(["term", "definition"], found, format)
 
 
 def config_show(format: FormatOption = "table") -> None:

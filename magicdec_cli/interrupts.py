@@ -1,8 +1,8 @@
-"""Ctrl-C while the program starts: one line and out, whatever is half imported.
+"""Ctrl-C, and SIGTERM as from a cluster's scheduler: what is finished is kept and shown.
 
 An interrupt in the middle of `import torch` does not work: its C++ part swallows the exception or
 leaves half a numpy behind. Until the imports are done there is nothing to keep, so the process
-ends at once; from then on Ctrl-C is Python's KeyboardInterrupt, and what is finished is kept.
+ends at once with one line; from then on both raise KeyboardInterrupt.
 """
 
 from __future__ import annotations
@@ -15,19 +15,22 @@ from collections.abc import Callable
 from types import FrameType
 
 INTERRUPTED = 130  # the exit code
+DEFAULTS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
 _restore_terminal: list[Callable[[], None]] = []
 
 
 def exit_at_once() -> None:
-    """From here on Ctrl-C ends the process. A shell that has it ignored is left alone."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _exit)
+    """From here on either ends the process. A shell that has one ignored is left alone."""
+    for number, default in DEFAULTS.items():
+        if signal.getsignal(number) is default:
+            signal.signal(number, _exit)
 
 
 def raise_again() -> None:
-    """From here on Ctrl-C raises KeyboardInterrupt, as Python does by itself."""
-    if signal.getsignal(signal.SIGINT) is _exit:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """From here on either raises KeyboardInterrupt, as Python does by itself for Ctrl-C."""
+    for number in DEFAULTS:
+        if signal.getsignal(number) is _exit:
+            signal.signal(number, signal.default_int_handler)
 
 
 def before_exit(restore: Callable[[], None]) -> None:

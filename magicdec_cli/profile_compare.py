@@ -55,7 +55,7 @@ def run_compare(
     if limit is not None:
         _note_untested(found, figures)
     if limit is not None and not regressions:
-        TERMINAL.note(f"no significant regression beyond {limit:.3g} of A")
+        TERMINAL.note(f"no significant regression beyond {limit * 100:.3g}% of A")
     return 1 if regressions else None
 
 

@@ -15,7 +15,7 @@ from magicdec.profiles.export.planning import Wanted, make_plan
 from magicdec.profiles.export.registry import export, format_named
 from magicdec.profiles.export.settings import EngineOptions, Export
 from magicdec.profiles.storage.fields import clean
-from magicdec.profiles.storage.flat import flat
+from magicdec.profiles.storage.flat import flat_table
 from magicdec.profiles.storage.reading import decode, read_profile
 
 TABLES = ("csv", "md")
@@ -35,12 +35,11 @@ def run_export(
     if format in TABLES:
         from magicdec.cli.tables import print_listing
 
-        rows = [flat(cell) for cell in profile.cells]
-        if not rows:
+        if not profile.cells:
             raise ConfigError("the profile has no cells yet")
         out = io.StringIO()
         kind: Literal["csv", "md"] = "csv" if format == "csv" else "md"
-        print_listing(list(rows[0]), [list(row.values()) for row in rows], kind, out)
+        print_listing(*flat_table(profile.cells, sparse=kind == "csv"), kind, out)
         made = Export(out.getvalue(), tuple(header_notes(profile.header)))
     else:
         made = export(make_plan(profile, wanted), format, options)

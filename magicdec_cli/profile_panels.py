@@ -123,7 +123,7 @@ def phase_bars(profile: Profile, width: int, look: Symbols) -> list[Text] | None
     legend = Text("phases: ", "bold")
     for name in names:
         legend.append(f"{name[0]} ", PHASE_STYLES[name]).append(f"{name}  ", "dim")
-    room = max(width - 46, 10)
+    room = max(width - 58, 10)
     lines = [legend]
     for cell in cells[:MOST_LINES]:
         total = _seconds(cell)
@@ -132,8 +132,8 @@ def phase_bars(profile: Profile, width: int, look: Symbols) -> list[Text] | None
         line = Text(f"{label:<22} ", no_wrap=True)
         for name, letters in zip(names, _letters(names, shares, room), strict=True):
             line.append(letters, f"{PHASE_STYLES[name]} reverse")
-        draft, verify = (shares[names.index(name)] for name in ("draft", "verify"))
-        line.append(f" draft {draft:>3.0%} verify {verify:>3.0%}", "dim")
+        for name in ("draft", "verify", "select"):
+            line.append(f" {name} {shares[names.index(name)]:>3.0%}", "dim")
         lines.append(line)
     if len(cells) > MOST_LINES:
         lines.append(Text(f"and {len(cells) - MOST_LINES} more cells", "dim"))
@@ -141,7 +141,7 @@ def phase_bars(profile: Profile, width: int, look: Symbols) -> list[Text] | None
 
 
 def step_table(profile: Profile, look: Symbols) -> list[Text] | None:
-    """Median step times of the fastest cells, in milliseconds."""
+    """Step times of the fastest cells, in milliseconds: medians, of selection the mean."""
     best = _best(profile)
     cells = [best[place] for place in sorted(best) if best[place].step != StepTimes()]
     if not cells:
@@ -150,7 +150,8 @@ def step_table(profile: Profile, look: Symbols) -> list[Text] | None:
     wide = max(3, *map(len, gammas))
     head = f"{'B':>5} {'context':>9} {look.gamma:>{wide}} "
     names = ("T_T", "T_D", "T_V", "select")
-    lines = [Text("median ms: plain step, draft step, verify pass; best cells", "bold")]
+    title = "median ms: plain step, draft step, verify pass; mean: selection per step; best cells"
+    lines = [Text(title, "bold")]
     lines.append(Text(head + "".join(f"{name:>9}" for name in names), "dim"))
     for cell, gamma in zip(cells[:MOST_LINES], gammas, strict=False):
         times = (cell.step.plain, cell.step.draft, cell.step.verify, cell.step.select)

@@ -20,12 +20,11 @@ from magicdec.cli.profile_panels import (
     position_bars,
     step_table,
 )
-from magicdec.cli.tables import Cell as TableCell
 from magicdec.cli.tables import Format, print_json, print_listing
 from magicdec.engine.errors import ConfigError
 from magicdec.profiles.export.notes import header_notes
 from magicdec.profiles.storage.encoding import cell_to_json, header_to_json
-from magicdec.profiles.storage.flat import flat
+from magicdec.profiles.storage.flat import flat_table
 from magicdec.profiles.storage.reading import read_profile
 from magicdec.profiles.storage.schema import CellKey, Profile
 
@@ -44,9 +43,7 @@ def run_show(path: str, format: Format, svg: Path | None) -> None:
     elif format == "table":
         print_profile(TERMINAL.out, profile)
     elif profile.cells:
-        rows = [flat(cell) for cell in profile.cells]
-        listed: list[list[TableCell]] = [list(row.values()) for row in rows]
-        print_listing(list(rows[0]), listed, format)
+        print_listing(*flat_table(profile.cells, sparse=format == "csv"), format)
 
 
 def print_profile(console: Console, profile: Profile) -> None:

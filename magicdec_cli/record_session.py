@@ -23,6 +23,7 @@ from magicdec.engine.events import Event, PrefillProgress
 from magicdec.engine.gamma.policy import FIXED
 from magicdec.engine.request import Request
 from magicdec.profiles.costs.shapes import ModelShape
+from magicdec.profiles.gamma_names import told_apart
 from magicdec.profiles.storage.drafter import NO_TREE, draft_name, policy_name
 from magicdec.profiles.storage.fields import last_part, model_name
 from magicdec.profiles.storage.header import Grid, Header, Source
@@ -72,7 +73,7 @@ class RecordPlan:
             temperature=temperatures, draft_weights=grids.values("draft_weights"),
             draft=grids.values("draft"), draft_kv=grids.values("draft_kv"),
             tree=grids.values("tree"),
-            gamma_policy=tuple(dict.fromkeys(ahead.policy for ahead in aheads)),
+            gamma_policy=tuple(dict.fromkeys(told_apart(ahead.policy) for ahead in aheads)),
         )  # fmt: skip
         # Checked at the coldest: what has no effect on greedy cells must not be asked of them.
         base = _plain(settings, coldest)
@@ -81,7 +82,7 @@ class RecordPlan:
     def cells(self, session: Session) -> dict[CellKey, DecodeConfig]:
         """Every combination, once; `auto` weights are what they come to here.
 
-        Raises ConfigError for two draft models or schedules that a profile could not tell apart.
+        Raises ConfigError for two draft models that a profile could not tell apart.
         """
         from magicdec.engine.drafter import draft_weights
 
@@ -97,18 +98,15 @@ class RecordPlan:
             )
             used = drafter.named(temperature, draft_weights(config, session.device, session.dtype))
             named = replace(
-                used, draft=draft_name(used.draft), gamma_policy=policy_name(ahead.policy)
-            )
+                used, draft=draft_name(used.draft),
+                gamma_policy=policy_name(told_apart(ahead.policy)),
+            )  # fmt: skip
             key = CellKey.at(named, batch=batch, context=context, gamma=ahead.gamma)
             other = found.setdefault(key, config)
             require(
                 other.draft == config.draft,
                 f"the draft models {other.draft} and {config.draft} have one name; record them "
                 "apart",
-            )
-            require(
-                other.gamma_policy == config.gamma_policy,
-                f"two schedules are called {named.gamma_policy}; record them apart",
             )
         return found
 

@@ -24,7 +24,8 @@ def print_listing(
     format: Format,
     stream: TextIO | None = None,
 ) -> None:
-    """Writes rows to stdout. JSON keeps types; the others show text, nothing for None.
+    """Writes rows to stdout. JSON keeps types; the others show text, nothing for None. Markdown is
+    for people: its numbers have four digits.
 
     `stream` takes all but tables elsewhere.
     """
@@ -37,12 +38,17 @@ def print_listing(
         writer.writerow(columns)
         writer.writerows(text)
     elif format == "md":
+        text = [[_short(cell) for cell in row] for row in rows]
         print("| " + " | ".join(columns) + " |", file=stream)
         print("|" + " --- |" * len(columns), file=stream)
         for line in text:
             print("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |", file=stream)
     else:
         _print_table(columns, text)
+
+
+def _short(cell: Cell) -> str:
+    return f"{cell:.4g}" if isinstance(cell, float) and abs(cell) < 1e4 else _text(cell)
 
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

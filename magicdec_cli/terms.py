@@ -111,7 +111,7 @@ PROFILE_TERMS: dict[str, str] = {
     "best looks a little better than it is",
     "mean error, bias": "of predicted / measured speedup - 1: the mean of its size, and the mean "
     "with its sign",
-    "A, B, B/A": "a figure's geometric mean over the repeats of the first and the second profile, "
+    "A, B, B/A": "a figure's median over the repeats of the first and of the second profile, "
     "and their ratio",
     "p": "how likely a difference like this is between equal profiles: Welch's t-test on the "
     "repeats, adjusted for the number of cells (Holm)",

@@ -1,8 +1,9 @@
 """Two profiles, cell by cell: which differences are more than noise.
 
-Ratios are of geometric means over the repeats, tested by Welch's t-test on the logarithms of the
-raw samples. Each of m cells gets a chance to differ by accident, so p is adjusted over the cells
-of a figure (Holm 1979): the chance of one false alarm in the whole comparison stays below LEVEL.
+Figures are medians over the repeats, as everywhere; they are tested by Welch's t-test on the
+logarithms of the raw samples. Each of m cells gets a chance to differ by accident, so p is adjusted
+over the cells of a figure (Holm 1979): the chance of one false alarm in the whole comparison stays
+below LEVEL.
 """
 
 from __future__ import annotations
@@ -25,13 +26,17 @@ Verdict = Literal["faster", "slower", "within noise", "not testable", "not measu
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One figure in A and B; `ratio` is B over A. `p` is None where it cannot be tested."""
+    """One figure in A and B; `ratio` is B over A. `p` is None where it cannot be tested.
+
+    agree: whether the means, which p is of, differ to the same side as the medians shown here.
+    """
 
     figure: str
     a: float | None
     b: float | None
     repeats: tuple[int, int]
     p: float | None
+    agree: bool = True
 
     @property
     def ratio(self) -> float | None:
@@ -43,7 +48,7 @@ class Change:
             return "not measured"
         if self.p is None:
             return "not testable"
-        if self.p >= LEVEL:
+        if self.p >= LEVEL or not self.agree:
             return "within noise"
         return "slower" if self.ratio < 1 else "faster"
 
@@ -138,14 +143,14 @@ def holm(values: Sequence[float]) -> list[float]:
 
 
 def _change(figure: str, of: Callable[[Repeat], float | None], a: Cell, b: Cell) -> Change:
-    logs_a, logs_b = ([math.log(v) for v in cell.samples(of) if v > 0] for cell in (a, b))
-    return Change(
-        figure,
-        math.exp(statistics.mean(logs_a)) if logs_a else None,
-        math.exp(statistics.mean(logs_b)) if logs_b else None,
-        (len(logs_a), len(logs_b)),
-        welch(logs_a, logs_b),
-    )
+    found_a, found_b = ([v for v in cell.samples(of) if v > 0] for cell in (a, b))
+    median_a, median_b = (statistics.median(v) if v else None for v in (found_a, found_b))
+    logs_a, logs_b = (list(map(math.log, values)) for values in (found_a, found_b))
+    agree = True
+    if median_a and median_b:
+        agree = (median_b - median_a) * (statistics.mean(logs_b) - statistics.mean(logs_a)) > 0
+    repeats = len(found_a), len(found_b)
+    return Change(figure, median_a, median_b, repeats, welch(logs_a, logs_b), agree)
 
 
 def _adjusted(changes: Sequence[Change]) -> list[Change]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 from magicdec.engine.gamma.auto import Auto
-from magicdec.engine.gamma.policy import FIXED, MOST_CHOSEN, Adaptive, GammaPolicy
+from magicdec.engine.gamma.policy import FIXED, MOST_CHOSEN, Adaptive, GammaPolicy, Schedule
 from magicdec.profiles.gamma_schedule import read_schedule
 
 CHOOSING: tuple[GammaPolicy, ...] = (Auto(), Adaptive())
@@ -26,3 +27,13 @@ def most_of(name: str) -> int:
     if any(policy.name == name for policy in CHOOSING):
         return MOST_CHOSEN
     return read_schedule(Path(name)).most
+
+
+def told_apart(name: str) -> str:
+    """That name with, of a schedule's file, what it says: plan.toml@3fa2c1. A sweep that goes on
+    after the file was changed measures other cells. Raises ConfigError."""
+    policy = policy_of(name)
+    if not isinstance(policy, Schedule):
+        return name
+    entries = sorted((entry.batch, entry.context, entry.gamma) for entry in policy.entries)
+    return f"{name}@{hashlib.sha256(repr(entries).encode()).hexdigest()[:6]}"

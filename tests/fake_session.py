@@ -229,7 +229,11 @@ def install(session: FakeSession) -> None:
 
 
 if __name__ == "__main__":
+    from magicdec.cli import interrupts
     from magicdec.cli.main import main
+
+    interrupts.exit_at_once()
+    interrupts.raise_again()  # as opening an engine does
 
     install(FakeSession(os.environ.get("FAKE_SCENE", ""), float(os.environ.get("FAKE_DELAY", "0"))))
     os.environ.setdefault("MAGICDEC_SELECTOR", SELECTOR)

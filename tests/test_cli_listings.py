@@ -146,3 +146,15 @@ def test_doctor_names_what_would_be_used(capsys: pytest.CaptureFixture[str]) -> 
     )
     assert found["compiler"]
     assert found["device"].startswith(("cpu", "cuda"))
+
+
+def test_terms_by_a_word(capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(output(capsys, "terms", "TPOT", "--format", "json"))
+    assert found and all("tpot" in row["term"].casefold() for row in found)
+    inside = json.loads(output(capsys, "terms", "Welch", "--format", "json"))
+    assert [row["term"] for row in inside] == ["p"], (
+        "where no term has it, definitions are searched"
+    )
+    assert run_command_line(["terms", "nobody"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "no term has 'nobody' in it" in line

@@ -365,7 +365,8 @@ def test_a_terminal_without_unicode_gets_none() -> None:
     assert "?" not in out and "ok identical" in out and "x decode" in out
 
 
-def test_ctrl_c_leaves_a_valid_document() -> None:
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_leaves_a_valid_document(sent: signal.Signals) -> None:
     process = subprocess.Popen(
         **script("--batch", "2", "--json", FAKE_DELAY="0.05"), stderr=subprocess.PIPE, text=True
     )
@@ -373,7 +374,7 @@ def test_ctrl_c_leaves_a_valid_document() -> None:
     with process:
         for line in process.stderr:
             if line.startswith("speculative"):
-                process.send_signal(signal.SIGINT)
+                process.send_signal(sent)
                 break
         record = json.loads(process.stdout.read())
     assert process.returncode == 130

@@ -102,12 +102,13 @@ def test_a_closed_pipe_is_no_error_message() -> None:
     assert result.stdout == "term,definition\n" and result.stderr == ""
 
 
-def test_ctrl_c_while_starting_is_one_line_whatever_is_half_imported() -> None:
+@pytest.mark.parametrize("sent", ["SIGINT", "SIGTERM"])
+def test_ctrl_c_while_starting_is_one_line_whatever_is_half_imported(sent: str) -> None:
     code = (
         "import os, signal, sys; from magicdec.cli import interrupts; interrupts.exit_at_once()\n"
         "assert 'typer' not in sys.modules, 'nothing slow comes before the handler'\n"
         "interrupts.before_exit(lambda: print('display closed', flush=True))\n"
-        "try:\n    os.kill(os.getpid(), signal.SIGINT)\n"
+        f"try:\n    os.kill(os.getpid(), signal.{sent})\n"
         "except BaseException:\n    pass\n"
         "print('went on')"
     )

@@ -10,10 +10,10 @@ from magicdec.engine.config import DecodeConfig
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.lossless import compare
 from magicdec.engine.memory import forecast
+from magicdec.engine.picking import pick_kv_dtype
 from magicdec.engine.prefill import prefill
 from magicdec.engine.request import Request
 from magicdec.engine.selectors.base import SELECTORS
-from magicdec.engine.session import pick_kv_dtype
 from magicdec.kernels.attention import AttentionShape, backend_names, get_backend
 
 CPU = torch.device("cpu")

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from magicdec.engine.errors import ConfigError, ModelError
-from magicdec.engine.session import pick_attention
+from magicdec.engine.picking import pick_attention
 from magicdec.kernels import native
 from magicdec.kernels.attention import AttentionShape, get_backend
 from magicdec.kernels.cpu_attention import BLOCK_QUERIES, CpuAttention

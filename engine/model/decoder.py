@@ -108,6 +108,11 @@ class Decoder:
         return self._head(self._norm(x))
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of weights that it holds, those of `quantized` included."""
+        return self.spec.parameters * self.dtype.itemsize + self.twin_bytes
+
+    @property
     def twin_bytes(self) -> int:
         """Bytes that `quantized` holds, 0 before its first use."""
         return self.quantized.streamed_bytes if "quantized" in self.__dict__ else 0

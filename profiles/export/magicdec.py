@@ -20,6 +20,8 @@ def render(plan: Plan, options: EngineOptions) -> Export:
         for batch, (batch_from, _) in zip(plan.batches, spans(plan.batches), strict=True)
         for context, context_from in zip(contexts, firsts, strict=True)
     ]
+    if len({entry.gamma for entry in entries}) == 1:
+        entries = [Entry(1, 1, entries[0].gamma)]
     flags, drawn = run_flags(plan.drafter), plan.drafter.temperature
     flags += ["--temperature", f"{drawn:g}"] if drawn else []
     notes = (

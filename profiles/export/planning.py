@@ -50,7 +50,7 @@ def make_plan(profile: Profile, wanted: Wanted) -> Plan:
     drafters: dict[Drafter, list[Cell]] = defaultdict(list)
     for cell in cells:
         drafters[cell.key.drafter].append(cell)
-    scores = {drafter: _score(found) for drafter, found in drafters.items()}
+    scores = {drafter: _score(found, wanted.gamma) for drafter, found in drafters.items()}
     drafter = max(sorted(drafters, key=lambda d: d.label), key=lambda d: scores[d])
     chosen = drafters[drafter]
     notes: tuple[str, ...] = ()
@@ -103,12 +103,22 @@ def _fits(cell: Cell, wanted: Wanted) -> bool:
     return all(getattr(wanted, n) in (None, getattr(cell.key, n)) for n in CHOICES)
 
 
-def _score(cells: Sequence[Cell]) -> tuple[int, float]:
-    """Measured places, then the mean log speedup of the best γ there: only then comparable."""
-    best: list[Times] = list(measured_times(cells).values())
-    if not best:
-        return 0, -math.inf
-    return len(best), -sum(math.log(min(times.values())) for times in best) / len(best)
+def _score(cells: Sequence[Cell], gamma: int | None) -> tuple[int, float, float]:
+    """Measured places, then the mean log speedup of the best γ there, or of that one: only then
+    comparable. Plain decoding counts as well, and where it wins everywhere the draft loses least.
+    """
+    found: list[Times] = list(measured_times(cells).values())
+    if gamma is not None:
+        found = [{0: 1.0, gamma: times[gamma]} for times in found if gamma in times]
+    if not found:
+        return 0, -math.inf, -math.inf
+    drafting = [min(t for g, t in times.items() if g) for times in found]
+    best = [min(1.0, time) for time in drafting]
+    return len(found), _mean_log_speedup(best), _mean_log_speedup(drafting)
+
+
+def _mean_log_speedup(times: Sequence[float]) -> float:
+    return -sum(map(math.log, times)) / len(times)
 
 
 def _choices(profile: Profile) -> str:

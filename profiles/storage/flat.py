@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from magicdec.profiles.storage.drafter import NO_TREE
 from magicdec.profiles.storage.header import Scalar
 from magicdec.profiles.storage.schema import Cell, StepTimes
@@ -45,6 +47,16 @@ def flat(cell: Cell) -> dict[str, Scalar]:
         "lossless": lossless_word(cell),
         "error": cell.error,
     }
+
+
+def flat_table(
+    cells: Sequence[Cell], *, sparse: bool = True
+) -> tuple[list[str], list[list[Scalar]]]:
+    """Columns and rows of at least one cell. sparse: with the columns that are empty in every
+    row, as programs like it; people do not."""
+    rows = [flat(cell) for cell in cells]
+    names = [name for name in rows[0] if sparse or any(row[name] is not None for row in rows)]
+    return names, [[row[name] for name in names] for row in rows]
 
 
 def lossless_word(cell: Cell) -> str:

@@ -80,7 +80,8 @@ def verdict_of(lossless: Losslessness | None) -> Verdict:
 
 
 def step_times(plain: Iterable[StepFinished], speculative: Iterable[StepFinished]) -> StepTimes:
-    """Medians over the steps of any number of passes; None where there was no such step.
+    """Medians over the steps of any number of passes; None where there was no such step. Of
+    selection the mean: what chooses once does so in a row's first step alone.
 
     Only steps that drafted the most count as speculative ones: near their end rows draft less.
     T_T is a whole plain step; T_V the verify phase alone, without commit and other.
@@ -92,7 +93,7 @@ def step_times(plain: Iterable[StepFinished], speculative: Iterable[StepFinished
         _median([step.phases.decode for step in plain]),
         _median([phases.draft / most for phases in full]),
         _median([phases.verify for phases in full]),
-        _median([phases.select for phases in full]),
+        statistics.mean(phases.select for phases in full) if full else None,
     )
 
 

@@ -94,7 +94,7 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """Median seconds: T_T plain step, T_D one draft step, T_V verify pass, selection per step.
+    """Seconds of a T_T plain step, T_D one draft step, T_V verify pass, and selection per step.
 
     See `from_reports.step_times` for what each holds.
     """

@@ -8,9 +8,7 @@ from dataclasses import dataclass, field, replace
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.request import Request
 from magicdec.profiles.calibrated import Calibration
-from magicdec.profiles.gamma_prices import prepared
-from magicdec.profiles.run_prediction import Work
-from magicdec.profiles.tree_choice import choose_tree
+from magicdec.profiles.run_settings import calibrated
 from magicdec.profiles.tuning.candidate import Candidate
 
 
@@ -22,8 +20,7 @@ def config_of(candidate: Candidate, base: DecodeConfig) -> DecodeConfig:
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """Of runs over those rows in a batch: `config_of`, and for γ policies prices, for Sequoia the
-    shape that pays most. Each candidate's are made once."""
+    """Of runs over those rows in a batch, each candidate's made once."""
 
     base: DecodeConfig
     calibration: Calibration
@@ -40,10 +37,6 @@ class RunSettings:
         config, drafter = config_of(candidate, self.base), candidate.drafter
         if drafter is None:
             return config
-        work = Work.of(
-            drafter, candidate.gamma, self.requests, self.batch, self.base.max_new_tokens
+        return calibrated(
+            config, self.calibration, drafter, candidate.gamma, self.requests, self.batch
         )
-        if config.tree == "sequoia":
-            chosen = choose_tree(self.calibration, work, config.tree_rates, nodes=config.tree_nodes)
-            return replace(config, tree_shape=chosen.shape.parents)
-        return prepared(config, self.calibration, work)

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from magicdec.profiles.comparing import holm, welch
+from magicdec.profiles.comparing import Change, holm, welch
 from magicdec.profiles.storage.schema import Cell, Verdict
 
 Noise = Callable[[float], list[float]]
@@ -63,6 +63,20 @@ def test_a_slower_cell_is_found_and_the_gate_closes(make, files, noise, magicdec
     assert magicdec(*command, "--threshold", "0.05", "--by", "speedup")[0] == 1
     code, _, err = magicdec(*command, "--threshold", "30%")
     assert code == 0 and "no significant regression" in err
+
+
+def test_a_figure_is_what_show_says_of_the_cell(make, files, magicdec):
+    cell = make.cell(noise=(1.0, 1.1, 3.0))
+    a, b = files([cell], [make.cell(noise=(1.0, 1.1, 1.2))])
+    found = verdicts(magicdec("profile", "compare", a, b, "--format", "json")[1])
+    assert found[1, "speedup"]["a"] == found[1, "speedup"]["b"] == pytest.approx(cell.speedup)
+    assert found[1, "tokens_per_s"]["a"] == pytest.approx(cell.tokens_per_s)
+    assert found[1, "speedup"]["verdict"] == "within noise"
+
+
+def test_medians_and_means_that_disagree_are_noise():
+    change = Change("speedup", 1.0, 1.1, (9, 9), 0.01, agree=False)
+    assert change.verdict == "within noise" and not change.regressed(0.0)
 
 
 def test_regressions_are_listed_up_to_ten(make, files, noise, magicdec, monkeypatch):

@@ -16,10 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magicdec.engine.errors import ConfigError
+from magicdec.engine.gamma.policy import Entry
 from magicdec.profiles.export.acceptance import PooledAcceptance, pool
 from magicdec.profiles.export.plan import spans
 from magicdec.profiles.export.registry import FORMATS, format_named
 from magicdec.profiles.export.timings import read_timings
+from magicdec.profiles.gamma_schedule import parse_schedule
 from magicdec.profiles.storage.reading import read_profile
 from magicdec.profiles.storage.schema import Verdict
 
@@ -93,6 +95,35 @@ def test_a_schedule_follows_the_cells(sweep, magicdec):
                 k for b0, b1, c0, c1, k in entries if b0 <= batch <= b1 and c0 <= context <= c1
             )
             assert gamma == best.get((batch, context), (0.0, 0))[1]
+
+
+def test_of_drafters_that_all_lose_the_one_that_loses_least_is_exported(make, magicdec, tmp_path):
+    slow, less = (
+        make.cell(1, 1000, gamma, verify=verify, selector=selector)
+        for gamma, verify, selector in ((1, 0.9, "h2o"), (1, 0.4, "streaming"))
+    )
+    path = make.write(tmp_path / "lost.jsonl", slow, less)
+    asked = ("--to", "vllm", "--draft-model", "m")
+    code, _, err = magicdec("profile", "export", path, *asked, "--gamma", "1")
+    assert code == 0 and "streaming 256" in err and "h2o" not in err
+    code, _, err = magicdec("profile", "export", path, *asked)
+    assert code == 2 and "plain decoding is fastest" in err
+
+
+def test_the_fixed_gamma_decides_which_drafter_is_exported(make, magicdec, tmp_path):
+    times = (("h2o", 1, 0.08), ("h2o", 3, 0.3), ("streaming", 1, 0.12), ("streaming", 3, 0.1))
+    cells = [make.cell(1, 1000, gamma, verify=t, selector=name) for name, gamma, t in times]
+    path = make.write(tmp_path / "two.jsonl", *cells)
+    for gamma, selector in ((1, "h2o"), (3, "streaming")):
+        asked = ("--to", "vllm", "--draft-model", "m", "--gamma", gamma)
+        assert f"{selector} 256" in magicdec("profile", "export", path, *asked)[2]
+
+
+def test_one_gamma_everywhere_is_one_entry(make, magicdec, tmp_path):
+    cells = [make.cell(batch, context, 2) for batch in (1, 4) for context in (1000, 8000)]
+    path = make.write(tmp_path / "one.jsonl", *cells)
+    out = magicdec("profile", "export", path, "--to", "magicdec")[1]
+    assert parse_schedule(out).entries == (Entry(1, 1, 2),)
 
 
 def test_tensorrt_keys_mean_the_same_batches_either_way(sweep, magicdec):

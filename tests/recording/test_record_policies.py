@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +13,12 @@ import pytest
 from magicdec.cli.gamma_grid import Ahead, gammas
 from magicdec.cli.grids import grid_values, read_grids
 from magicdec.cli.main import run_command_line
+from magicdec.engine.config import SIBLING_RATES
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.gamma.policy import Adaptive, Entry, GammaPolicy
+from magicdec.engine.session import Session
+from magicdec.engine.trees.shape import ShapeSearch
+from magicdec.profiles import gamma_schedule
 from magicdec.profiles.calibrated import Accepted, Calibration
 from magicdec.profiles.costs.catalog import find_model
 from magicdec.profiles.costs.hardware import Constants, Device, Hardware
@@ -41,18 +46,20 @@ def test_policies_are_cells_beside_numbers(
         "note: no cells of γ adaptive with lookup, which has no probabilities"
     ]
     profile = read_profile(path)
+    named = profile.header.grid.gamma_policy[-1]
+    assert re.fullmatch(r"plan\.toml@[0-9a-f]{6}", named)
     assert [(cell.key.way, cell.key.gamma) for cell in profile.cells] == [
         ("snapkv 24", 2), ("snapkv 24 adaptive", 8), ("snapkv 24 auto", 8),
-        ("snapkv 24 plan.toml", 2), ("lookup", 2), ("lookup auto", 8), ("lookup plan.toml", 2),
+        (f"snapkv 24 {named}", 2), ("lookup", 2), ("lookup auto", 8), (f"lookup {named}", 2),
     ]  # fmt: skip
     assert profile.header.grid.gamma == (2, 8)
-    assert profile.header.grid.gamma_policy == ("fixed", "adaptive", "auto", "plan.toml")
+    assert profile.header.grid.gamma_policy == ("fixed", "adaptive", "auto", named)
     for cell in profile.cells:
         assert cell.status == "ok" and cell.lossless.ok and cell.speedup and not cell.predicted
         # A row-step drafts nothing, or some of the most that it may.
         assert cell.mean_gamma is not None and 0 <= cell.mean_gamma <= cell.key.gamma
     by_way = {cell.key.way: cell for cell in profile.cells}
-    planned, number = by_way["snapkv 24 plan.toml"], by_way["snapkv 24"]
+    planned, number = by_way[f"snapkv 24 {named}"], by_way["snapkv 24"]
     assert planned.mean_gamma == number.mean_gamma, "a schedule of one γ is that γ"
     assert planned.accepted_per_step == number.accepted_per_step
 
@@ -119,6 +126,29 @@ def test_they_know_of_the_calibration_what_run_knows(
     assert all(cell.predicted is None for cell in read_profile(path).cells)
 
 
+def test_sequoia_has_the_shape_that_run_would_draft(
+    record: Record, model: Path, document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shapes, decode = [], Session.run
+
+    def spying(self, requests, config, **rest):  # type: ignore[no-untyped-def]
+        if config.gamma:
+            shapes.append(config.tree_shape)
+        return decode(self, requests, config, **rest)
+
+    monkeypatch.setattr(Session, "run", spying)
+    monkeypatch.setattr("magicdec.cli.prediction.load_calibration", calibration)
+    tree = ("--tree", "sequoia", "--gamma", "3", "--tree-nodes", "9")
+    assert record("-o", str(tmp_path / "trees.jsonl"), *tree, grid=SMALL) == 0
+    recorded = set(shapes)
+    shapes.clear()
+    flags = ["--model", str(model), "--device", "cpu", "--batch", "2", "--context", "80"]
+    flags += ["--budget", "24", "--max-new-tokens", "12", "--ignore-eos", *tree]
+    assert run_command_line(["run", str(document), *flags]) == 0
+    assert recorded == set(shapes) and len(recorded) == 1
+    assert recorded != {ShapeSearch(SIBLING_RATES, nodes=9, depth=3).shape(9, 3).parents}
+
+
 def test_a_grid_has_numbers_before_policies(document: Path) -> None:
     schedule(Path("plan.toml"), 5)
     text = "auto, 4,1-2,auto,plan.toml"
@@ -145,8 +175,6 @@ def test_a_sweep_file_names_them_too(record: Record, tmp_path: Path) -> None:
 def test_what_cannot_be_recorded_is_one_line(
     record: Record, document: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first, second = (schedule(tmp_path / name / "plan.toml", 2) for name in ("a", "b"))
-    second.write_text(schedule_text([Entry(1, 1, 2), Entry(1, 50, 1)]))
     never, path = schedule(tmp_path / "never.toml", 0), tmp_path / "gammas.jsonl"
     for asked, said in (
         (("--gamma", "none.toml"), "there is no file 'none.toml'"),
@@ -154,12 +182,23 @@ def test_what_cannot_be_recorded_is_one_line(
         (("--gamma", "auto,0"), "gamma 0 is plain decoding"),
         (("--gamma", "auto", "--tree", "specexec"), "γ auto with tree specexec"),
         (("--gamma", "adaptive", "--draft", "lookup"), "γ adaptive with lookup"),
-        (("--gamma", f"{first},{second}"), "two schedules are called plan.toml"),
     ):
         assert record("-o", str(path), *asked, grid=SMALL) == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert said in line
-    assert len(path.read_text().splitlines()) == 1, "the last was found with the model at hand"
+    assert not path.exists()
+
+
+def test_a_changed_schedule_is_another_cell(record: Record, tmp_path: Path) -> None:
+    path, plan = tmp_path / "gammas.jsonl", tmp_path / "plan.toml"
+    for early, late in ((2, 2), (2, 1), (2, 2)):  # the last was measured first
+        plan.write_text(schedule_text([Entry(1, 1, early), Entry(1, 50, late)]))
+        gamma_schedule._read.cache_clear()  # each command is a process of its own
+        assert record("-o", str(path), "--gamma", str(plan), grid=SMALL) == 0
+    cells = read_profile(path).cells
+    assert len({cell.key.gamma_policy for cell in cells}) == len(cells) == 2
+    first, second = (cell.mean_gamma for cell in cells)
+    assert first and second and first > 1.5 > 1 >= second, "all contexts here exceed 50"
 
 
 def test_a_policy_that_fails_its_cell_leaves_the_others(
