@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from magicdec.engine.bounded import read_bounded
 from magicdec.engine.errors import ConfigError
-from magicdec.profiles.bounded import read_bounded
-from magicdec.profiles.storage.fields import shown
+from magicdec.engine.harmless import shown
 
 MOST_BYTES = 2**20
 MOST_SHOWN = 200  # characters of a wrong value

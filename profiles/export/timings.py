@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from magicdec.engine.bounded import read_bounded
 from magicdec.engine.config import MAX_GAMMA
 from magicdec.engine.errors import ConfigError
-from magicdec.profiles.bounded import read_bounded
-from magicdec.profiles.storage.fields import Fields, clean, last_part
+from magicdec.engine.harmless import clean
+from magicdec.profiles.storage.fields import Fields, last_part
 from magicdec.profiles.storage.reading import decode, parse_json
 
 MAX_BYTES = 4 * 2**20
