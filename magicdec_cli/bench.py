@@ -60,6 +60,7 @@ def measurements(
     """In an order that lets one prefill serve all."""
     from magicdec.engine.loading.opening import open_checkpoint
     from magicdec.engine.session import open_session
+    from magicdec.engine.text.documents import read_document
     from magicdec.profiles.bench.against import AgainstTransformers
     from magicdec.profiles.bench.attention import AttentionBench
     from magicdec.profiles.bench.decoding import BATCHES, CONTEXTS, DecodingBench
@@ -69,8 +70,9 @@ def measurements(
     from magicdec.profiles.bench.survey import SurveyBench
 
     if {"transformers", "decoding"} & set(parts):
+        text = read_document(document)
         session = open_session(model, kv_dtype=kv_dtype)
-        rows = Rows(session, document, batch=max(BATCHES), context=max(CONTEXTS))
+        rows = Rows(session, text, batch=max(BATCHES), context=max(CONTEXTS))
         if "transformers" in parts:
             yield from AgainstTransformers(rows, open_checkpoint(model)).run()
         if "decoding" in parts:

@@ -14,6 +14,7 @@ from magicdec.cli.progress import Display
 from magicdec.cli.session_api import GIB
 from magicdec.cli.tables import Cell, print_json, print_listing
 from magicdec.engine.errors import ConfigError
+from magicdec.engine.text.documents import read_document
 from magicdec.profiles.calibrated import Calibration, fingerprint_of
 from magicdec.profiles.calibration import as_record, load_calibration, save_calibration
 
@@ -36,6 +37,7 @@ class Found:
 
 def calibrate(settings: Settings, document: str, progress: Progress) -> Found:
     """Raises ConfigError, ModelError, OutOfMemoryError."""
+    text = read_document(document)  # before torch: a misspelt name shows at once
     session = open_session(settings, progress)
     from magicdec.engine.memory import available_memory
     from magicdec.profiles.bench.calibrating import Grid, measure
@@ -44,7 +46,7 @@ def calibrate(settings: Settings, document: str, progress: Progress) -> Found:
 
     environment = session.environment()
     grid = Grid().within(session.spec.max_position)
-    measured = measure(session, document, grid, progress)
+    measured = measure(session, text, grid, progress)
     progress("fitting", None)
     bandwidth, flops = measured.machine.best
     device = Device(
@@ -62,6 +64,7 @@ def calibrate(settings: Settings, document: str, progress: Progress) -> Found:
 
 def check(settings: Settings, document: str, path: Path, display: Display) -> int | None:
     """Real steps beside predictions; prints a line for each cell, then the errors."""
+    text = read_document(document)
     session = open_session(settings, display.loading)
     from magicdec.profiles.bench.checking import Check, read_cells, summary
 
@@ -72,7 +75,7 @@ def check(settings: Settings, document: str, path: Path, display: Display) -> in
     stale = calibration.stale_because(fingerprint)
     if stale:
         raise ConfigError(f"the calibration is stale ({stale}); run `magicdec calibrate` again")
-    bench = Check(session, document, calibration)
+    bench = Check(session, text, calibration)
     done = read_cells(path)
     for share in bench.prefill():
         display.loading("prefill", share)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 ColorMode = Literal["auto", "always", "never"]
+SIZES = ("COLUMNS", "LINES")
 
 
 @dataclass(slots=True)
@@ -52,6 +53,9 @@ def make_console(stream: TextIO, color: ColorMode) -> Console:
     """NO_COLOR and FORCE_COLOR count unless --color says otherwise."""
     from rich.console import Console
 
+    # 0 is unset to most programs; rich would print nothing into so little room.
+    unset = {name for name in SIZES if not os.environ.get(name, "").strip("0")}
+    sized = {name: value for name, value in os.environ.items() if name not in unset}
     wanted = {"always": True, "never": False}.get(color)
     if wanted is None and not os.environ.get("NO_COLOR") and os.environ.get("FORCE_COLOR"):
         wanted = True
@@ -62,11 +66,11 @@ def make_console(stream: TextIO, color: ColorMode) -> Console:
             depth = "truecolor" if "truecolor" in os.environ.get("COLORTERM", "") else "256"
         return Console(
             file=stream, force_terminal=True, force_interactive=None if stream.isatty() else False,
-            color_system=depth, no_color=False, highlight=False,
+            color_system=depth, no_color=False, highlight=False, _environ=sized,
         )  # fmt: skip
     return Console(
         file=stream, force_terminal=stream.isatty(), no_color=True if wanted is False else None,
-        highlight=False,
+        highlight=False, _environ=sized,
     )  # fmt: skip
 
 

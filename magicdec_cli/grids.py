@@ -53,7 +53,7 @@ def read_grids(flags: Mapping[str, Any], names: Sequence[str], worded: Sequence[
     Raises ConfigError for a value that does not fit its setting.
     """
     given = {
-        name: grid_values(name, flags[name], words=name in worded)
+        name: grid_values(name, flags[name], _KNOBS[name].flag, words=name in worded)
         for name in names if flags[name] is not None
     }  # fmt: skip
     settings = resolve({k: v for k, v in flags.items() if k not in names}).settings
@@ -73,24 +73,24 @@ def apart(name: str, text: str) -> tuple[str | None, tuple[str, ...]]:
     return ",".join(rest) if rest else None, tuple(dict.fromkeys(words))
 
 
-def grid_values(name: str, text: str, *, words: bool = False) -> tuple[Any, ...]:
+def grid_values(name: str, text: str, source: str, *, words: bool = False) -> tuple[Any, ...]:
     """The values that `text` names for a setting, each once, in order; words: those that the
-    setting takes besides numbers come last. Raises ConfigError."""
+    setting takes besides numbers come last. Raises ConfigError naming `source`."""
     knob = _KNOBS[name]
     if words:
-        return _with_words(knob, text)
+        return _with_words(knob, text, source)
     if knob.kind == "int":
         assert knob.low is not None and knob.high is not None
-        return sweep(text, knob.flag, low=int(knob.low), high=int(knob.high))
+        return sweep(text, source, low=int(knob.low), high=int(knob.high))
     items = [item.strip() for item in text.split(",")]
     if not all(items):
-        raise ConfigError(f"{knob.flag} {text!r} has an empty item; write one, or a list a,b")
-    return tuple(dict.fromkeys(knob.parse(item, knob.flag) for item in items))
+        raise ConfigError(f"{source} {text!r} has an empty item; write one, or a list a,b")
+    return tuple(dict.fromkeys(knob.parse(item, source) for item in items))
 
 
-def _with_words(knob: Knob, text: str) -> tuple[Any, ...]:
+def _with_words(knob: Knob, text: str, source: str) -> tuple[Any, ...]:
     numbers, words = apart(knob.name, text)
     try:
-        return (*(() if numbers is None else grid_values(knob.name, numbers)), *words)
+        return (*(() if numbers is None else grid_values(knob.name, numbers, source)), *words)
     except ConfigError as error:
         raise ConfigError(f"{error}; or give {knob.expects}") from None

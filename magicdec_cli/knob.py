@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from magicdec.engine.errors import ConfigError
+from magicdec.engine.harmless import brief
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class Knob:
     choices: tuple[str, ...] = ()
     low: float | None = None
     high: float | None = None
-    unset: str = ""  # what None means; empty when None is not allowed
+    unset: str = ""  # what None means; empty when None is not allowed, nor an empty text
     words: tuple[str, ...] = ()  # what a whole number may be instead; ".toml": such a file
     words_mean: str = ""  # help on those, which few grids take
     label: str = ""  # its name in the app; empty: the app does not show it
@@ -57,7 +58,7 @@ class Knob:
             case "list":
                 return "a list of texts"
             case "str":
-                return "a text"
+                return "a text" if self.unset else "a text that is not empty"
 
     def parse(self, text: str, source: str) -> Any:
         """The value of one flag or environment variable. Raises ConfigError naming `source`."""
@@ -100,7 +101,7 @@ class Knob:
                 return float(real)
             case ("choice", str()) if value in self.choices:
                 return value
-            case ("str", str()):
+            case ("str", str()) if self.unset or value.strip():
                 return value
             case ("list", str()):
                 return (value,)
@@ -121,4 +122,4 @@ class Knob:
         )
 
     def _error(self, value: object, source: str) -> ConfigError:
-        return ConfigError(f"{source} must be {self.expects}, got {value!r}")
+        return ConfigError(f"{source} must be {self.expects}, got {brief(value)}")

@@ -28,6 +28,7 @@ from magicdec.cli.survey_command import SURVEY_EPILOG, SURVEY_GRIDS, survey
 from magicdec.cli.tui_command import tui
 from magicdec.cli.tune_command import TUNE_EPILOG, TUNE_GRIDS, tune
 from magicdec.engine.errors import MagicdecError
+from magicdec.engine.harmless import brief
 
 UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF)
 
@@ -134,7 +135,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     except MagicdecError as error:
         return _failed(one_line(error), error.exit_code, error)
     except TyperException as error:
-        return _failed(_usage(error.format_message()), error.exit_code, error)
+        return _failed(_usage(_with_value(error)), error.exit_code, error)
     except (KeyboardInterrupt, typer.Abort):
         return _failed("interrupted", INTERRUPTED, None)
     except Exception as error:
@@ -148,6 +149,13 @@ def _usage(message: str) -> str:
     if message.startswith("Usage:"):
         return message
     return " ".join(message.split()).replace(": Value error, ", ": ")
+
+
+def _with_value(error: TyperException) -> str:
+    """The message, with the value where pydantic, which typer asks, refused one without it."""
+    message, refused = error.format_message(), getattr(error.__cause__, "errors", None)
+    value = brief(refused()[0]["input"]) if callable(refused) else ""
+    return message if value in message else f"{message}, got {value}"
 
 
 def _failed(message: str, code: int, error: BaseException | None) -> int:

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Literal
 
 from magicdec.cli.console import TERMINAL
+from magicdec.engine.bounded import read_bounded
 from magicdec.engine.errors import ConfigError, require
-from magicdec.profiles.bounded import read_bounded
+from magicdec.engine.harmless import clean
 from magicdec.profiles.export.notes import header_notes
 from magicdec.profiles.export.planning import Wanted, make_plan
 from magicdec.profiles.export.registry import export, format_named
 from magicdec.profiles.export.settings import EngineOptions, Export
-from magicdec.profiles.storage.fields import clean
 from magicdec.profiles.storage.flat import flat_table
 from magicdec.profiles.storage.reading import decode, read_profile
 

@@ -16,6 +16,7 @@ from magicdec.cli.progress import Display
 from magicdec.cli.trees import tree_text, with_shape
 from magicdec.engine.config import LOOKUP, SELF, UNDER_SELF, DecodeConfig
 from magicdec.engine.gamma.policy import FIXED, GammaPolicy
+from magicdec.engine.harmless import clean
 from magicdec.engine.report import Recorder, RunReport
 from magicdec.engine.request import Request
 from magicdec.engine.text.workloads.names import require_length
@@ -133,11 +134,11 @@ def run_info(
 ) -> RunInfo:
     """The settings that frame a run's numbers, as they came out in this environment."""
     dtype, kv = (str(env.get(key, getattr(settings, key))) for key in ("dtype", "kv_dtype"))
-    selector = _drafter(settings)
+    selector = clean(_drafter(settings))
     if env.get("draft_weights") == "int8":
         selector += ", int8 weights"
     return RunInfo(
-        model=Path(settings.model).name or settings.model,
+        model=clean(Path(settings.model).name or settings.model),
         device=str(env.get("device", settings.device)),
         dtype=dtype if kv in (dtype, "auto") else f"{dtype}, KV {kv}",
         selector=selector,

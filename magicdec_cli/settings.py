@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,8 @@ import platformdirs
 from magicdec.cli.knob import Knob
 from magicdec.cli.knobs import KNOBS, Settings
 from magicdec.engine.errors import ConfigError
+from magicdec.engine.harmless import shown
+from magicdec.profiles.costs.strict_toml import read_toml
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +69,19 @@ def gamma_of(given: int | str) -> dict[str, Any]:
 def read_file(path: Path) -> dict[str, Any]:
     """The settings a TOML file gives, by field name; empty when there is no file."""
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        path.stat()
     except FileNotFoundError:
         return {}
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+    except OSError:
+        pass  # the reading says why
+    data = read_toml(path)
     keys = {knob.key: knob for knob in KNOBS}
     values = {}
     for key, value in data.items():
         if key not in keys:
             near = difflib.get_close_matches(key.replace("_", "-"), keys, n=1)
             hint = f"did you mean {near[0]!r}?" if near else "see `magicdec config show`"
-            raise ConfigError(f"{path}: unknown key {key!r}; {hint}")
+            raise ConfigError(f"{path}: unknown key {shown(key)}; {hint}")
         values[keys[key].name] = keys[key].check(value, f"{path}: {key}")
     return values
 

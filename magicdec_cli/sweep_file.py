@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import Any
 from magicdec.cli.grids import grid_values
 from magicdec.cli.knobs import KNOBS
 from magicdec.engine.errors import ConfigError
+from magicdec.engine.harmless import brief, shown
+from magicdec.profiles.costs.strict_toml import read_toml
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,26 +29,21 @@ def read_sweep_file(path: Path, grids: Sequence[str], worded: Sequence[str] = ()
 
     Raises ConfigError that names the file and the key.
     """
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+    data = read_toml(path, pipe=True)
     documents = data.pop("documents", [])
     output, repeat = data.pop("output", None), data.pop("repeat", None)
     if not (isinstance(documents, list) and all(isinstance(d, str) for d in documents)):
-        raise ConfigError(f"{path}: documents must be a list of texts, got {documents!r:.60}")
+        raise ConfigError(f"{path}: documents must be a list of texts, got {brief(documents)}")
     if output is not None and not isinstance(output, str):
-        raise ConfigError(f"{path}: output must be a file name, got {output!r:.60}")
+        raise ConfigError(f"{path}: output must be a file name, got {brief(output)}")
     if repeat is not None and not (type(repeat) is int and repeat >= 1):
-        raise ConfigError(f"{path}: repeat must be a number from 1, got {repeat!r:.60}")
+        raise ConfigError(f"{path}: repeat must be a number from 1, got {brief(repeat)}")
     knobs = {knob.key: knob for knob in KNOBS}
     flags: dict[str, Any] = {}
     for key, value in data.items():
         if key not in knobs:
             raise ConfigError(
-                f"{path}: unknown key {key!r}; it takes documents, output, repeat and the "
+                f"{path}: unknown key {shown(key)}; it takes documents, output, repeat and the "
                 "settings of `magicdec config show`"
             )
         knob, where = knobs[key], f"{path}: {key}"
@@ -62,12 +58,9 @@ def _grid(name: str, value: object, where: str, words: bool) -> str:
     """A grid as text, a number, or a list of either."""
     items = value if isinstance(value, list) else [value]
     if not items or not all(type(item) in (str, int, float) for item in items):
-        raise ConfigError(f"{where} must be a value, a list or a grid as text, got {value!r:.60}")
-    text = ",".join(str(item) for item in items)
-    try:
-        grid_values(name, text, words=words)
-    except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from None
+        raise ConfigError(f"{where} must be a value, a list or a grid as text, got {brief(value)}")
+    text = ",".join(item if isinstance(item, str) else brief(item) for item in items)
+    grid_values(name, text, where, words=words)
     return text
 
 

@@ -11,7 +11,7 @@ import typer
 
 from magicdec.cli.console import TERMINAL
 from magicdec.cli.drafter_grid import drafters
-from magicdec.cli.grids import GRAMMAR, Grids, apart, read_grids
+from magicdec.cli.grids import GRAMMAR, Grids, apart, grid_values, read_grids
 from magicdec.cli.interrupts import INTERRUPTED, before_exit
 from magicdec.cli.output_file import check_output
 from magicdec.cli.run_command import LosslessnessError
@@ -125,6 +125,7 @@ def tune(
     """
     policies: tuple[str, ...] = ()
     if flags["gamma"] is not None:
+        grid_values("gamma", flags["gamma"], "--gamma", words=True)  # or says all that it takes
         numbers, policies = apart("gamma", flags["gamma"])
         flags = flags | {"gamma": numbers}
     grids = read_grids(flags, tuple(TUNE_GRIDS))
@@ -132,7 +133,9 @@ def tune(
     require(output is None or verify > 0, "--output writes real runs, and --verify 0 makes none")
     above_0 = {"--max-tpot": max_tpot, "--max-memory": max_memory, "--time-limit": time_limit}
     for option, value in above_0.items():
-        require(value is None or 0 < value < 1e9, f"{option} must be above 0, got {value}")
+        require(
+            value is None or 0 < value < 1e9, f"{option} must be above 0 and below 1e9, got {value}"
+        )
     require(
         time_limit is None or verify > 0, "--time-limit bounds real runs, and --verify 0 makes none"
     )
@@ -197,6 +200,12 @@ def question(
         grids.values("draft"), grids.values("tree"), grids.values("tree_nodes"), policies
     )
     check_changes(found, ways, verify)
+    tokens = grids.settings.max_new_tokens
+    require(
+        tokens >= 2,
+        f"max-new-tokens must be 2 or more here, got {tokens}: the first comes from the prefill, "
+        "and only the others are drafted",
+    )
     plain = dataclasses.replace(grids.settings, draft=SELF, tree=NO_TREE)  # each run has its own
     return Question(
         batches=tuple(sorted(batches)), contexts=tuple(contexts),

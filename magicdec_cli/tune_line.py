@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from typing import Any
 
 from magicdec.cli.knobs import KNOBS, Settings
+from magicdec.cli.shell_words import shell_line
+from magicdec.engine.text.documents import STDIN
 from magicdec.profiles.run_flags import run_flags
 from magicdec.profiles.storage.drafter import NO_TREE
 from magicdec.profiles.tuning.candidate import Candidate, Place
@@ -18,10 +19,14 @@ DECIDED = (
 
 
 def command_line(
-    sources: Sequence[str], settings: Settings, place: Place, candidate: Candidate
-) -> str:
-    """`magicdec run` with what was decided, and every other setting that is not the default."""
-    parts = ["magicdec", "run", *sources, "--batch", str(place.batch)]
+    sources: Sequence[str], settings: Settings, place: Place, candidate: Candidate,
+    *, ascii: bool = False,
+) -> str:  # fmt: skip
+    """`magicdec run` with what was decided, and every other setting that is not the default.
+
+    ascii: see `shell_line`.
+    """
+    parts = ["magicdec", "run", *map(_argument, sources), "--batch", str(place.batch)]
     if settings.context is not None or place.context:
         parts += ["--context", str(place.context)]
     drafter = candidate.drafter
@@ -40,7 +45,12 @@ def command_line(
         value = getattr(settings, knob.name)
         if knob.name not in DECIDED and value != knob.default:
             parts += _option(knob.flag, knob.key, value)
-    return shlex.join(parts)
+    return shell_line(parts, ascii=ascii)
+
+
+def _argument(source: str) -> str:
+    """No option, even where a file's name begins like one."""
+    return f"./{source}" if source.startswith("-") and source != STDIN else source
 
 
 def _option(flag: str, key: str, value: Any) -> list[str]:

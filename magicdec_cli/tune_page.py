@@ -10,12 +10,14 @@ from rich.text import Text
 
 from magicdec.cli.bars import counted
 from magicdec.cli.columns import render
-from magicdec.cli.console import Symbols, plain_text, symbols
+from magicdec.cli.console import ASCII, Symbols, plain_text, symbols
 from magicdec.cli.heatmap import heat_lines
+from magicdec.cli.shell_words import shell_word
 from magicdec.cli.tune_line import command_line
 from magicdec.cli.tune_map import speedup_map
 from magicdec.cli.tune_session import TuneOutcome
 from magicdec.cli.tune_table import columns, ranking_rows, unpredicted
+from magicdec.engine.harmless import clean
 from magicdec.profiles.calibrated import Calibration
 from magicdec.profiles.storage.drafter import NO_TREE
 from magicdec.profiles.tuning.question import Answer
@@ -46,7 +48,7 @@ def _parts(
         yield [
             _text(f"{found.place.label}: {outcome.question.objective.label}", look, ""),
             _text(headline(found), look, "bold"),
-            _text(command(outcome, found), look, "cyan"),
+            Text(command(outcome, found, ascii=look is ASCII), "cyan"),
         ]
         rows = ranking_rows(answer, found, outcome.question.objective)
         wanted = columns(outcome.question.objective)
@@ -68,7 +70,7 @@ def _heading(outcome: TuneOutcome) -> Iterator[tuple[str, str]]:
     env, question = outcome.env, outcome.question
     rows = max((answer.rows for answer in outcome.answers), default=0)
     tokens = question.config.max_new_tokens
-    model = Path(str(env.get("model"))).name
+    model = clean(Path(str(env.get("model"))).name)
     yield f"{model} · {env.get('device')} {env.get('dtype')}", "bold"
     yield (
         (
@@ -109,8 +111,10 @@ def nothing(answer: Answer) -> str:
     return "nothing fits in memory" if answer.options else "not surveyed yet"
 
 
-def command(outcome: TuneOutcome, found: Recommendation) -> str:
-    return command_line(outcome.sources, outcome.settings, found.place, found.candidate)
+def command(outcome: TuneOutcome, found: Recommendation, *, ascii: bool = False) -> str:
+    return command_line(
+        outcome.sources, outcome.settings, found.place, found.candidate, ascii=ascii
+    )
 
 
 def export_hint(outcome: TuneOutcome, output: Path | None) -> tuple[str, str] | None:
@@ -119,7 +123,7 @@ def export_hint(outcome: TuneOutcome, output: Path | None) -> tuple[str, str] | 
     cells = [cell for answer in outcome.answers for cell in answer.cells()]
     if not speculate or not cells:
         return None
-    file = str(output) if output is not None else "tuned.jsonl"
+    file = shell_word(str(output)) if output is not None else "tuned.jsonl"
     said = "the setting for another engine" if output else "with -o tuned.jsonl, for another engine"
     flat = " --tree none" if any(cell.key.tree != NO_TREE for cell in cells) else ""
     return f"{said}:", f"magicdec profile export {file} --to vllm --draft-model MODEL{flat}"

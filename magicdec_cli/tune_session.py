@@ -16,6 +16,7 @@ from magicdec.engine.request import Request
 from magicdec.engine.text.workloads.names import require_length
 from magicdec.profiles.calibrated import Calibration, fingerprint_of
 from magicdec.profiles.calibration import load_calibration
+from magicdec.profiles.survey.drafter import Drafter
 from magicdec.profiles.tuning.candidate import Candidate
 from magicdec.profiles.tuning.preparing import config_of
 from magicdec.profiles.tuning.question import Answer, Question
@@ -112,18 +113,25 @@ def tune_opened(
 
     longest = max((context for context in outcome.question.contexts if context), default=None)
     outcome.warnings += session.warnings(rows(longest, 1), config)  # and refuses what cannot be
-    _check_changes(outcome.question, session)
+    _check_drafts(outcome.question, session)
     outcome.calibration = _calibration(session, settings, progress)
     outcome.tuner = Tuner(session, outcome.calibration, outcome.question, rows, progress)
     outcome.tuner.run()
 
 
-def _check_changes(question: Question, session: Session) -> None:
-    """Raises ConfigError for a variant that this model cannot be drafted by."""
-    for change in question.changes:
-        way = next(drafter for drafter in question.drafters if change.takes(drafter))
-        sample = change.over(Candidate(way.named(question.config.sampling.temperature, "same"), 1))
-        session.draft_spec(config_of(sample, question.config))
+def _check_drafts(question: Question, session: Session) -> None:
+    """Raises ConfigError, ModelError for a drafter or a variant that this model cannot be drafted
+    by."""
+
+    def sample(way: Drafter) -> Candidate:
+        return Candidate(way.named(question.config.sampling.temperature, "same"), 1)
+
+    bases = (next(filter(change.takes, question.drafters)) for change in question.changes)
+    for candidate in (
+        *map(sample, question.drafters),
+        *(change.over(sample(way)) for change, way in zip(question.changes, bases, strict=True)),
+    ):
+        session.draft_spec(config_of(candidate, question.config))
 
 
 def _calibration(session: Session, settings: Settings, progress: Watch) -> Calibration:

@@ -7,13 +7,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from magicdec.engine.bounded import read_bounded
 from magicdec.engine.config import MAX_GAMMA
 from magicdec.engine.errors import ConfigError, require
-from magicdec.profiles.bounded import read_bounded
+from magicdec.engine.harmless import clean
 from magicdec.profiles.costs.acceptance import Acceptance, conditional_rates
 from magicdec.profiles.export.acceptance import pool
 from magicdec.profiles.storage.drafter import Drafter
-from magicdec.profiles.storage.fields import clean
 from magicdec.profiles.storage.reading import MAX_BYTES, read_profile
 
 MOST_BYTES = 16 * 2**20

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from magicdec.engine.bounded import read_bounded
 from magicdec.engine.errors import ConfigError
-from magicdec.profiles.bounded import read_bounded
 from magicdec.profiles.costs.strict_toml import MOST_COUNT
 
 MOST_BYTES = 16 * 2**20

@@ -52,6 +52,8 @@ def _values(item: str, name: str, low: int, high: int, most: int) -> Iterator[in
         )
     step = _number(match["step"] or "1")
     if match["kind"] == "*":
+        if first == 0:
+            raise ConfigError(f"{name}: {item!r} never leaves 0; begin at 1")
         if step <= 1:
             raise ConfigError(f"{name}: {item!r} never ends; the factor after * must be above 1")
         if math.log(last / first) / math.log(step) >= most:

@@ -9,6 +9,7 @@ import pytest
 
 from magicdec.engine.loading.opening import open_checkpoint
 from magicdec.engine.session import open_session
+from magicdec.engine.text.documents import read_document
 from magicdec.profiles.bench import against, decoding
 from magicdec.profiles.bench.machine import Machine
 from magicdec.profiles.bench.rows import Rows
@@ -26,7 +27,7 @@ def folder(tiny: Any, tokenizer: Any, tmp_path: Path) -> Path:
 def rows(folder: Path, tmp_path: Path) -> Rows:
     document = tmp_path / "doc.txt"
     document.write_text(" ".join(f"w{3 + i * 7 % 120}" for i in range(700)))
-    return Rows(open_session(str(folder)), str(document), batch=2, context=300)
+    return Rows(open_session(str(folder)), read_document(str(document)), batch=2, context=300)
 
 
 def test_rows_of_every_size_come_from_one_prefill(rows):

@@ -102,6 +102,17 @@ def test_a_missing_document_is_named_before_the_model_opens(
     assert captured.out == ""
 
 
+def test_a_documents_name_cannot_drive_the_terminal(
+    model: Path, tmp_path: Path, own_cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = tmp_path / "a\033]0;pwned\007.txt"
+    document.write_text("All the world is a stage.")
+    arguments = ["run", str(document), "--model", str(model), "--max-new-tokens", "2", "-q"]
+    assert run_command_line(arguments) == 0
+    out, err = capsys.readouterr()
+    assert "row 0  a\ufffd]0;pwned\ufffd.txt  25" in out and "\033" not in out + err
+
+
 def test_an_unknown_model_exits_3(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["run", "builtin:pydoc", "--model", "no-such-model", "--quiet"]) == 3
     captured = capsys.readouterr()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from magicdec.cli.bars import bar, clock, rate
-from magicdec.cli.console import ASCII, Symbols, printable
+from magicdec.cli.console import ASCII, Symbols, make_console, printable
 from magicdec.cli.live import LiveDisplay
 from magicdec.cli.live_layout import draw
 from magicdec.cli.live_state import PLAIN, SPECULATIVE, LiveState, RunInfo
@@ -97,6 +98,17 @@ def test_80_columns_show_everything_that_matters() -> None:
 def test_positions_that_do_not_fit_are_listed() -> None:
     text = "\n".join(lines(running(gamma=12), 80, 23))
     assert "+" in text.split("mean length")[1]
+
+
+@pytest.mark.parametrize("color", ["auto", "always", "never"])
+@pytest.mark.parametrize(("columns", "width"), [("0", 80), ("00", 80), ("", 80), ("40", 40)])
+def test_no_columns_are_none_said(
+    color: Any, columns: str, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setenv("LINES", columns)
+    console = make_console(io.StringIO(), color)
+    assert (console.width, console.size.height) == (width, 40 if width == 40 else 25)
 
 
 def test_ascii_terminals_get_ascii() -> None:

@@ -96,6 +96,12 @@ def test_an_empty_variable_counts_as_unset() -> None:
         ("dtype = 'int8'", "must be one of auto, float32, bfloat16, float16, got 'int8'"),
         ("stop = [1]", "magicdec.toml: stop must be a list of texts, got [1]"),
         ("gamma = ", "magicdec.toml: not valid TOML"),
+        ("gamma = " + "[" * 5000, "magicdec.toml: not valid TOML: nested too deeply"),
+        ("gamma = " + "9" * 5000, "magicdec.toml: not valid TOML"),
+        ("gamma = 0x" + "f" * 5000, "magicdec.toml: gamma must be an integer in 0..32"),
+        ("gamma" + ".a" * 1900 + " = 1", "magicdec.toml: gamma must be an integer in 0..32"),
+        ("x" * 5000 + " = 1", "magicdec.toml: unknown key 'xxx"),
+        ("model = ''", "magicdec.toml: model must be a text that is not empty, got ''"),
     ],
 )
 def test_a_bad_file_is_named_with_its_key(text: str, said: str) -> None:
@@ -103,6 +109,17 @@ def test_a_bad_file_is_named_with_its_key(text: str, said: str) -> None:
     with pytest.raises(ConfigError) as error:
         resolve({"gamma": "3"}, {})  # an overriding flag does not hide a broken file
     assert said in str(error.value) and "\n" not in str(error.value)
+    assert len(str(error.value)) < 400
+
+
+def test_a_byte_order_mark_is_no_key_and_a_device_no_file() -> None:
+    file = Path("magicdec.toml")
+    file.write_bytes(b"\xef\xbb\xbfgamma = 5\nprompt = '" + b"long. " * 1000 + b"'\n")
+    assert resolve({}, {}).settings.gamma == 5
+    file.unlink()
+    file.symlink_to("/dev/zero")
+    with pytest.raises(ConfigError, match=r"magicdec\.toml: is no file; give a TOML file"):
+        resolve({}, {})
 
 
 @pytest.mark.parametrize(
@@ -121,6 +138,7 @@ def test_a_bad_file_is_named_with_its_key(text: str, said: str) -> None:
         ({"seed": "-1"}, {}, "--seed must be an integer in 0..9223372036854775807, got -1"),
         ({"temperature": "nan"}, {}, "--temperature must be a number in 0..100, got nan"),
         ({"take": "middle"}, {}, "--take must be one of head, tail, got 'middle'"),
+        ({"model": ""}, {}, "--model must be a text that is not empty, got ''"),
         ({"selector_option": ["sinks"]}, {}, "--selector-option must be KEY=VALUE, got 'sinks'"),
         ({}, {"MAGICDEC_RAW": "maybe"}, "MAGICDEC_RAW must be true or false, got 'maybe'"),
     ],

@@ -6,14 +6,18 @@ import codecs
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
+from magicdec.engine.bounded import LONGEST_PATH, read_bounded, read_stream
 from magicdec.engine.errors import ConfigError, require
+from magicdec.engine.harmless import clean
 
 STDIN = "-"
 _BUILTIN = "builtin:"
+MOST_BYTES = 256 * 2**20
+_SMALLER = "give a part of it, as with `head -c 100M`"
 
 # UTF-32 first: its little-endian mark begins with the one of UTF-16.
 _WIDE_MARKS = {
@@ -26,7 +30,10 @@ _WIDE_MARKS = {
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A text with LF line ends, the name to show for it, and what was odd about its bytes."""
+    """A text with LF line ends, the name to show for it, and what was odd about its bytes.
+
+    The name is harmless to a terminal, whatever the file is called.
+    """
 
     name: str
     text: str
@@ -43,7 +50,9 @@ def read_documents(sources: Sequence[str], *, stdin: BinaryIO | None = None) -> 
     documents = [read_document(source, stdin=stdin) for source in sources]
     uses = Counter(document.name for document in documents)
     return [
-        document if uses[document.name] == 1 else Document(source, document.text, document.warnings)
+        document
+        if uses[document.name] == 1
+        else replace(document, name=clean(source, LONGEST_PATH))
         for source, document in zip(sources, documents, strict=True)
     ]
 
@@ -52,7 +61,8 @@ def read_document(source: str, *, stdin: BinaryIO | None = None) -> Document:
     """Reads a file path, "-" (`stdin`, by default the process's own) or "builtin:NAME".
 
     UTF-8, or UTF-16 and UTF-32 with a byte order mark. Invalid UTF-8 is replaced and warned
-    about. Raises ConfigError when the source cannot be read, is binary or has no text.
+    about. Raises ConfigError when the source cannot be read, is a device, has more than MOST_BYTES,
+    is binary or has no text.
     """
     if source.startswith(_BUILTIN):
         return _read_builtin(source)
@@ -61,17 +71,9 @@ def read_document(source: str, *, stdin: BinaryIO | None = None) -> Document:
         if stdin is None:
             require(sys.stdin is not None, "standard input is closed; give a file")
             stdin = sys.stdin.buffer
-        return _decode("stdin", stdin.read())
-    try:
-        data = Path(source).read_bytes()
-    except FileNotFoundError:
-        raise ConfigError(f"there is no file {source!r}; {_choices()}") from None
-    except IsADirectoryError:
-        raise ConfigError(f"{source!r} is a directory; {_choices()}") from None
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(f"cannot read {source!r}: {reason}; {_choices()}") from error
-    return _decode(Path(source).name, data)
+        return _decode("stdin", read_stream(stdin, "stdin", MOST_BYTES, smaller=_SMALLER))
+    data = read_bounded(source, MOST_BYTES, instead=_choices(), smaller=_SMALLER)
+    return _decode(clean(Path(source).name), data)
 
 
 def _choices() -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from magicdec.engine.config import DraftWeights
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.session import Session
+from magicdec.engine.text.documents import Document
 from magicdec.kernels.linear import int8_unsupported
 from magicdec.profiles.bench.machine import Machine
 from magicdec.profiles.bench.rows import STAGGER, document_ids
@@ -60,7 +61,7 @@ class Measured:
     machine: Machine = field(default_factory=Machine)
 
 
-def measure(session: Session, document: str, grid: Grid, progress: Progress) -> Measured:
+def measure(session: Session, document: Document, grid: Grid, progress: Progress) -> Measured:
     """Prefills one row, then visits every cell in turn, in rounds, because the machine drifts.
 
     Raises ConfigError, OutOfMemoryError, ModelError.

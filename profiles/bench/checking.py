@@ -15,6 +15,7 @@ from magicdec.engine.config import DecodeConfig
 from magicdec.engine.drafter import draft_weights
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.session import Session
+from magicdec.engine.text.documents import Document
 from magicdec.profiles.bench.rows import STAGGER, document_ids
 from magicdec.profiles.bench.steps import StepBench, StepSample, Visit
 from magicdec.profiles.calibrated import Calibration
@@ -75,7 +76,7 @@ class Errors:
 class Check:
     """Every speculative step stands between two plain ones of the same rows."""
 
-    def __init__(self, session: Session, document: str, calibration: Calibration) -> None:
+    def __init__(self, session: Session, document: Document, calibration: Calibration) -> None:
         self._session, self._calibration = session, calibration
         weights = draft_weights(DecodeConfig(), session.device, session.dtype)
         self._steps = tuple((gamma, weights) for gamma in GAMMAS)

@@ -13,19 +13,18 @@ from magicdec.engine.memory import capacity
 from magicdec.engine.report import Recorder, RunReport
 from magicdec.engine.request import Request
 from magicdec.engine.session import Session
-from magicdec.engine.text.documents import read_documents
+from magicdec.engine.text.documents import Document
 from magicdec.engine.text.tokenizing import tokenize
 
 STAGGER = 16  # tokens between the ends of neighbouring rows: near enough to be of one context
 
 
-def document_ids(session: Session, document: str, length: int) -> tuple[int, ...]:
+def document_ids(session: Session, document: Document, length: int) -> tuple[int, ...]:
     """The first `length` tokens. Raises ConfigError for a document that is shorter."""
-    (text,) = read_documents([document])
-    ids = tuple(tokenize(session.tokenizer, text.text, limit=length))
+    ids = tuple(tokenize(session.tokenizer, document.text, limit=length))
     if len(ids) < length:
         raise ConfigError(
-            f"{document} has {len(ids):,} tokens, {length:,} are needed; give a longer text"
+            f"{document.name} has {len(ids):,} tokens, {length:,} are needed; give a longer text"
         )
     return ids
 
@@ -37,7 +36,7 @@ class Rows:
     are prefixes of longer ones: whatever is asked for after the longest is copied, not computed.
     """
 
-    def __init__(self, session: Session, document: str, *, batch: int, context: int) -> None:
+    def __init__(self, session: Session, document: Document, *, batch: int, context: int) -> None:
         self.model, self.dtype = session.model, session.kv_dtype
         longest = context + STAGGER * (batch - 1)
         self.ids = document_ids(session, document, longest)

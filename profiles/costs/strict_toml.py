@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import os
 import tomllib
 import unicodedata
 from collections.abc import Mapping, Set
@@ -11,21 +12,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from magicdec.engine.bounded import read_bounded
 from magicdec.engine.errors import ConfigError
-from magicdec.profiles.bounded import read_bounded
-from magicdec.profiles.storage.fields import shown
+from magicdec.engine.harmless import brief, shown
 
 MOST_BYTES = 2**20
-MOST_SHOWN = 200  # characters of a wrong value
-LONGEST_LINE = 4_000  # a dotted key of a megabyte takes the parser gigabytes
+MOST_DOTS = 2_000  # in a line: a dotted key of a megabyte takes the parser gigabytes
 # What numbers may be, so that no product or power of them overflows.
 LEAST, MOST, MOST_COUNT = 1e-15, 1e20, 10**9
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """Raises ConfigError when `path` cannot be read or is no TOML."""
-    if path.exists() and not path.is_file():
-        found = "a folder" if path.is_dir() else "no file"
+def read_toml(path: Path, *, pipe: bool = False) -> dict[str, Any]:
+    """pipe: it may be one, such as <(command). Raises ConfigError when `path` cannot be read or is
+    no TOML."""
+    if os.path.exists(path) and not (os.path.isfile(path) or (pipe and path.is_fifo())):
+        found = "a folder" if os.path.isdir(path) else "no file"
         raise ConfigError(f"{path}: is {found}; give a TOML file")
     try:
         text = read_bounded(path, MOST_BYTES).decode()
@@ -39,9 +40,9 @@ def read_toml(path: Path) -> dict[str, Any]:
 def parse_toml(where: str, text: str) -> dict[str, Any]:
     """Raises ConfigError naming `where` when `text` is no TOML."""
     try:
-        if max(map(len, text.splitlines()), default=0) > LONGEST_LINE:
-            raise ValueError(f"a line is longer than {LONGEST_LINE:,} characters")
-        return tomllib.loads(text)
+        if any(line.count(".") > MOST_DOTS for line in text.split("\n")):
+            raise ValueError(f"a line has more than {MOST_DOTS:,} dots")
+        return tomllib.loads(text.removeprefix("\ufeff"))  # some editors begin with a mark
     except RecursionError:
         raise ConfigError(f"{where}: not valid TOML: nested too deeply") from None
     except ValueError as error:  # syntax, or an integer of thousands of digits
@@ -63,7 +64,7 @@ class Fields:
                 hint = (
                     f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known))}"
                 )
-                raise ConfigError(f"{self.where}: unknown key {key!r}; {hint}")
+                raise ConfigError(f"{self.where}: unknown key {shown(key)}; {hint}")
         return self
 
     def text(self, key: str, default: str | None = None) -> str:
@@ -127,7 +128,7 @@ class Fields:
 
     def _sub(self, where: str, value: object) -> Fields:
         if not isinstance(value, dict):
-            raise ConfigError(f"{where}: must be a table, got {repr(value)[:MOST_SHOWN]}")
+            raise ConfigError(f"{where}: must be a table, got {brief(value)}")
         return Fields(where, value)
 
     def _get(self, key: str, default: object) -> Any:
@@ -143,5 +144,5 @@ class Fields:
         return value
 
     def _bad(self, key: str, value: object, asked: str) -> ConfigError:
-        got = shown(value) if isinstance(value, str | int | float) else repr(value)[:MOST_SHOWN]
+        got = shown(value) if isinstance(value, str | int | float) else brief(value)
         return ConfigError(f"{self.where}: {key!r} must be {asked}, got {got}")

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import csv
 import functools
-import io
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from magicdec.engine.bounded import read_bounded
 from magicdec.engine.errors import ConfigError, MagicdecError
-from magicdec.profiles.bounded import read_bounded
+from magicdec.engine.harmless import clean
 from magicdec.profiles.costs.catalog import find_hardware, find_model
 from magicdec.profiles.costs.hardware import Hardware
 from magicdec.profiles.costs.shapes import ModelShape
 from magicdec.profiles.costs.speculation import Drafting
-from magicdec.profiles.storage.fields import clean
+from magicdec.profiles.csv_rows import csv_rows
 
 REQUIRED = ("target", "gpu", "context", "batch", "gamma", "tokens_per_step", "speedup")
 FULL = ("", "full", "none", "all", "-")  # draft budgets that mean the whole cache
@@ -57,18 +56,15 @@ def read_table(path: Path) -> list[Measured]:
     data = read_bounded(path, MOST_BYTES)
     find = functools.cache(find_model), functools.cache(find_hardware)  # each reads all data files
     try:
-        text = io.StringIO(data.decode("utf-8-sig"), newline="")
-        reader = csv.DictReader(text, skipinitialspace=True, strict=True)
-        names = [name.strip() for name in reader.fieldnames or []]
-        missing = [name for name in REQUIRED if name not in names]
-        if missing:
-            raise ConfigError(
-                f"{path}: no column {', '.join(missing)}; needed are {', '.join(REQUIRED)}"
-            )
-        reader.fieldnames = names
-        rows = [_row(_Cells(path, reader.line_num, cells, *find)) for cells in reader]
-    except (csv.Error, UnicodeDecodeError) as error:
+        columns, lines = csv_rows(data.decode("utf-8-sig"), str(path))
+    except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not a CSV file: {error}") from error
+    missing = [name for name in REQUIRED if name not in columns]
+    if missing:
+        raise ConfigError(
+            f"{path}: no column {', '.join(missing)}; needed are {', '.join(REQUIRED)}"
+        )
+    rows = [_row(_Cells(path, line, cells, *find)) for line, cells in lines]
     if not rows:
         raise ConfigError(f"{path}: has no rows; give measured experiments")
     return rows
@@ -118,12 +114,12 @@ class _Cells:
 
     path: Path
     line: int
-    cells: Mapping[str, str | None]
+    cells: Mapping[str, str]
     find_model: Callable[[str], ModelShape]
     find_hardware: Callable[[str], Hardware]
 
     def text(self, column: str) -> str:
-        return clean((self.cells.get(column) or "").strip())
+        return clean(self.cells.get(column, "").strip())
 
     def number(self, column: str) -> float:
         try:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import shlex
 
+from magicdec.engine.harmless import shown
 from magicdec.profiles.export.plan import Plan
 from magicdec.profiles.export.settings import EngineOptions, Export, wrong
 from magicdec.profiles.export.vllm import REPLAY, check_rates
-from magicdec.profiles.storage.fields import shown
 
 NAME = "llama.cpp"
 KNOWN = {"--spec-type", "--spec-draft-model", "--spec-draft-n-max", "--spec-draft-n-min",

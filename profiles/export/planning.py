@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from magicdec.engine.errors import ConfigError
+from magicdec.engine.harmless import clean
 from magicdec.profiles.export.plan import Place, Plan, Times, measured_times, target_times
 from magicdec.profiles.export.timings import read_timings
 from magicdec.profiles.storage.drafter import Drafter
-from magicdec.profiles.storage.fields import clean, last_part
+from magicdec.profiles.storage.fields import last_part
 from magicdec.profiles.storage.schema import Cell, Profile
 
 CHOICES = ("draft", "tree", "selector", "budget", "temperature", "batch", "context")

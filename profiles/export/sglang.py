@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 import shlex
 
+from magicdec.engine.harmless import shown
 from magicdec.profiles.export.plan import Plan, spans
 from magicdec.profiles.export.settings import EngineOptions, Export, wrong
 from magicdec.profiles.export.vllm import REPLAY, is_count
-from magicdec.profiles.storage.fields import shown
 from magicdec.profiles.storage.reading import parse_json
 
 NAME = "SGLang"

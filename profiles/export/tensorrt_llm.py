@@ -12,10 +12,10 @@ import json
 from typing import Any
 
 from magicdec.engine.errors import ConfigError
+from magicdec.engine.harmless import shown
 from magicdec.profiles.export.plan import Plan, Range
 from magicdec.profiles.export.settings import EngineOptions, Export, wrong
 from magicdec.profiles.export.vllm import REPLAY, is_count
-from magicdec.profiles.storage.fields import shown
 
 NAME = "TensorRT-LLM"
 UPPER = "upper bounds (newer releases, which stop speculating above the last)"

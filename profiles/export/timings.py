@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from magicdec.engine.bounded import read_bounded
 from magicdec.engine.config import MAX_GAMMA
 from magicdec.engine.errors import ConfigError
-from magicdec.profiles.bounded import read_bounded
-from magicdec.profiles.storage.fields import Fields, clean, last_part
+from magicdec.engine.harmless import clean
+from magicdec.profiles.costs.strict_toml import parse_toml
+from magicdec.profiles.csv_rows import csv_rows
+from magicdec.profiles.storage.fields import Fields, last_part
 from magicdec.profiles.storage.reading import decode, parse_json
 
 MAX_BYTES = 4 * 2**20
@@ -37,11 +37,11 @@ def read_timings(path: str | Path) -> tuple[Timing, ...]:
     `context` may be left out. Raises ConfigError.
     """
     name = clean(last_part(str(path)))
-    text = decode(read_bounded(path, MAX_BYTES), name)
+    text = decode(read_bounded(path, MAX_BYTES), name, "file of timings")
     kind = Path(path).suffix.lower()
     value: Any
     if kind == ".toml":
-        value = _toml(text, name)
+        value = parse_toml(name, text)
     elif kind == ".json":
         value = parse_json(text, name)
     elif kind == ".csv":
@@ -74,32 +74,20 @@ def _timing(fields: Fields) -> Timing:
     )
 
 
-def _toml(text: str, name: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
-        raise ConfigError(f"{name} is damaged: {clean(str(error))}") from None
-
-
 def _csv(text: str, name: str) -> list[dict[str, object]]:
-    try:
-        reader = csv.DictReader(io.StringIO(text), strict=True)
-        table = list(reader)
-    except csv.Error as error:
-        raise ConfigError(f"{name} is damaged: {clean(str(error))}") from None
-    given = reader.fieldnames or ()
+    given, lines = csv_rows(text, name)
     lacking = [column for column in COLUMNS if column not in (*given, "context")]
     if lacking:
         which = (
             f"column {lacking[0]} is" if len(lacking) == 1 else f"columns {', '.join(lacking)} are"
         )
         raise ConfigError(f"{name}: {which} missing; the first line names {', '.join(COLUMNS)}")
-    return [{k: _number(v) for k, v in row.items() if k in COLUMNS} for row in table]
+    return [{k: _number(v) for k, v in cells.items() if k in COLUMNS} for _, cells in lines]
 
 
-def _number(text: str | None) -> int | float | str | None:
+def _number(text: str) -> int | float | str | None:
     """Numbers of a table cell; what is none stays text, for the message."""
-    text = (text or "").strip()
+    text = text.strip()
     if not text:
         return None
     for kind in (int, float):

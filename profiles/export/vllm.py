@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from typing import Any, TypeGuard
 
 from magicdec.engine.config import LOOKUP_TOKENS
+from magicdec.engine.harmless import shown
 from magicdec.profiles.export.plan import Plan
 from magicdec.profiles.export.settings import EngineOptions, Export, wrong
-from magicdec.profiles.storage.fields import shown
 from magicdec.profiles.storage.reading import parse_json
 
 NAME = "vLLM"

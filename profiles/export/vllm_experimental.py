@@ -10,10 +10,10 @@ from itertools import pairwise
 from typing import Any
 
 from magicdec.engine.errors import ConfigError
+from magicdec.engine.harmless import shown
 from magicdec.profiles.export.plan import Plan, spans
 from magicdec.profiles.export.settings import EngineOptions, Export, wrong
 from magicdec.profiles.export.vllm import KNOWN, NAME, REPLAY, SCHEDULE, is_count, read, replayed
-from magicdec.profiles.storage.fields import shown
 
 
 def render(plan: Plan, options: EngineOptions) -> Export:

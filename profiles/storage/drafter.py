@@ -17,8 +17,9 @@ from magicdec.engine.config import (
     TreeKind,
 )
 from magicdec.engine.gamma.policy import FIXED
+from magicdec.engine.harmless import clean
 from magicdec.profiles.gamma_names import policy_of
-from magicdec.profiles.storage.fields import clean, last_part, model_name
+from magicdec.profiles.storage.fields import last_part, model_name
 from magicdec.profiles.storage.header import Scalar
 
 #: What neither a survey nor the cost model knows is measured with one of these.

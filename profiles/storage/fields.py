@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import math
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from magicdec.engine.errors import ConfigError
+from magicdec.engine.harmless import NAME, clean, shown
 
-NAME = 200  # characters of a name that are kept
 LIST = 10_000
 COUNT = 2**53  # what JSON readers agree on
 SECONDS = 1e9
 INSTANT = 1e-9  # seconds
 
 T = TypeVar("T")
-
-
-def clean(text: str, limit: int = NAME) -> str:
-    """`text` for a terminal or a table: one line, no control, format or unassigned characters."""
-    cut = text if len(text) <= limit else text[: limit - 1] + "…"
-    return "".join(
-        "\ufffd" if unicodedata.category(c)[0] == "C" or c in "\u2028\u2029" else c for c in cut
-    )
 
 
 def last_part(name: str) -> str:
@@ -148,21 +138,3 @@ class Fields:
     def _wrong(self, name: str, wanted: str, value: object) -> ConfigError:
         place = f"{self._where}.{name}" if name else self._where
         return ConfigError(f"{place} must be {wanted}, got {shown(value)}")
-
-
-def shown(value: object) -> str:
-    """A value in a message: short, and harmless to a terminal."""
-    match value:
-        case dict():
-            return f"an object of {len(value)} members"
-        case list():
-            return f"a list of {len(value)} items"
-        case str():
-            return repr(clean(value, 40))
-        case int() if not isinstance(value, bool) and abs(value) >= 10**20:
-            return f"an integer of {value.bit_length()} bits"
-        case float() if not math.isfinite(value):
-            return str(value)
-        case None:
-            return "null"
-    return str(value).lower() if isinstance(value, bool) else str(value)

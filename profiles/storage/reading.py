@@ -7,11 +7,12 @@ import re
 from pathlib import Path
 from typing import Any, NoReturn
 
+from magicdec.engine.bounded import read_bounded
 from magicdec.engine.errors import ConfigError
-from magicdec.profiles.bounded import read_bounded
+from magicdec.engine.harmless import clean, shown
 from magicdec.profiles.records import RUN_SCHEMA
 from magicdec.profiles.storage.decoding import cell_from_json, header_from_json
-from magicdec.profiles.storage.fields import clean, last_part, shown
+from magicdec.profiles.storage.fields import last_part
 from magicdec.profiles.storage.from_run import profile_of_run
 from magicdec.profiles.storage.schema import OLDER, SCHEMA, Cell, CellKey, Profile
 
@@ -41,9 +42,10 @@ def read_profile(path: str | Path) -> Profile:
     return Profile(header, tuple(cells), tuple(warnings))
 
 
-def decode(data: bytes, name: str) -> str:
+def decode(data: bytes, name: str, what: str = "recorded profile") -> str:
+    """what: it should be. Raises ConfigError."""
     if not data.strip():
-        raise ConfigError(f"{name} is empty; give a recorded profile")
+        raise ConfigError(f"{name} is empty; give a {what}")
     try:
         return data.decode().removeprefix("\ufeff")
     except UnicodeDecodeError as error:
@@ -51,7 +53,7 @@ def decode(data: bytes, name: str) -> str:
         torn = data.rfind(b"\n") < error.start and b"\n" in data
         if torn:
             return data.decode(errors="replace")
-        raise ConfigError(f"{name} is not UTF-8 (byte {error.start}); no profile") from None
+        raise ConfigError(f"{name} is not UTF-8 (byte {error.start}); give a {what}") from None
 
 
 def _read_cells(lines: list[str], name: str) -> tuple[list[Cell], list[str]]:
@@ -118,7 +120,7 @@ def parse_json(text: str, where: str) -> Any:
     try:
         return json.loads(text, parse_constant=_refuse)
     except RecursionError:
-        raise ConfigError(f"{where} is nested too deeply to be a profile's") from None
+        raise ConfigError(f"{where} is nested too deeply") from None
     except ValueError as error:  # malformed, a constant, or an integer of thousands of digits
         reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
         raise ConfigError(f"{where} is damaged: {clean(reason)}") from None

@@ -101,6 +101,14 @@ def test_what_cannot_be_done_says_so(magicdec: Any, tmp_path: Path) -> None:
     assert load_calibration() is None
 
 
+@pytest.mark.parametrize("options", [(), ("--check", "check.jsonl")])
+def test_a_missing_document_is_named_before_the_model_opens(
+    magicdec: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("magicdec.engine.session.open_session", pytest.fail)
+    magicdec("calibrate", *options, code=2, document=tmp_path / "none.txt")
+
+
 def test_the_grid_shrinks_to_a_models_window() -> None:
     whole = calibrating.Grid((1, 2), (6000, 600), (1,), rounds=())
     assert whole.within(8192) is whole

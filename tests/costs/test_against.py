@@ -161,6 +161,8 @@ def test_a_bad_cell_is_named(written, change, message):
         (",".join(GOOD).encode() + b"\n", "no rows"),
         (b"\xff\xfe\x00\x01", "not a CSV file"),
         (",".join(GOOD).encode() + b'\n1,"Llama', "not a CSV file"),
+        (",".join((*GOOD, "speedup ")).encode() + b"\n", "two columns are called 'speedup'"),
+        (",".join(GOOD).encode() + b"\n" + b"1," * len(GOOD) + b"9\n", "line 2: '9' stands beyond"),
     ],
 )
 def test_a_bad_file_is_named(tmp_path, content, message):

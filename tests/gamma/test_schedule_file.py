@@ -56,7 +56,8 @@ def test_what_is_written_is_read_back(given):
         ("gamma = [1, 2]\n" + GOOD.split("\n")[0], "must be a table"),
         ("not toml", "not valid TOML"),
         ("a = " + "[" * 3000, "not valid TOML"),
-        ("x" * 5000 + " = 1", "longer than 4,000"),
+        ("x" * 5000 + " = 1\n" + GOOD, "unknown key 'xxx"),
+        ("x." * 5000 + "x = 1", "more than 2,000 dots"),
     ],
 )
 def test_what_is_refused(tmp_path, text, message):

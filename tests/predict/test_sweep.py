@@ -76,6 +76,11 @@ def test_what_cannot_be_swept_says_why(text: str, said: str) -> None:
     assert len(message) < 700
 
 
+def test_no_factor_leaves_0() -> None:
+    with pytest.raises(ConfigError, match=r"--gamma: '0-8\*2' never leaves 0; begin at 1"):
+        sweep("0-8*2", "--gamma", low=0, high=32)
+
+
 @given(st.lists(st.integers(1, 1_000_000), min_size=1, max_size=50))
 def test_a_list_keeps_its_order_and_each_value_once(values: list[int]) -> None:
     assert read(",".join(map(str, values))) == tuple(dict.fromkeys(values))

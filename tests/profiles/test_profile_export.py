@@ -178,10 +178,22 @@ def test_timings_in_other_formats(tmp_path, kind):
         ("t.csv", "batch,gamma,plain_ms,draft_ms,verify_ms\n1,2,0,1,1\n", "plain_ms"),
         ("t.csv", "batch,gamma,plain_ms,draft_ms,verify_ms\n" + "1,2,1,1,1\n" * 2, "two timings"),
         ("t.csv", "batch,gamma,plain_ms,draft_ms,verify_ms\n", "no timings"),
+        ("t.csv", "", "t.csv is empty; give a file of timings"),
+        (
+            "t.csv",
+            "batch,gamma,plain_ms,draft_ms,verify_ms,gamma \n",
+            "two columns are",
+        ),
+        (
+            "t.csv",
+            "batch,gamma,plain_ms,draft_ms,verify_ms\n1,2,1,1,1,7\n",
+            "line 2: '7' stands",
+        ),
+        ("t.csv", 'batch,"gamma', "t.csv: not a CSV file"),
         ("t.json", "[" * 100_000, "nested"),
         ("t.json", "{}", "timings"),
         ("t.toml", "timings = 3", "timings"),
-        ("t.toml", "[[", "damaged"),
+        ("t.toml", "[[", "not valid TOML"),
         ("t.txt", "1", "neither"),
     ],
 )
@@ -189,6 +201,13 @@ def test_timings_that_cannot_be_used(tmp_path, name, text, said):
     path = tmp_path / name
     path.write_text(text)
     with pytest.raises(ConfigError, match=said):
+        read_timings(path)
+
+
+def test_timings_in_another_encoding_are_named_so(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("batch,gamma\n", encoding="utf-16")
+    with pytest.raises(ConfigError, match=r"is not UTF-8 .*; give a file of timings"):
         read_timings(path)
 
 

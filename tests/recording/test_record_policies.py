@@ -152,7 +152,7 @@ def test_sequoia_has_the_shape_that_run_would_draft(
 def test_a_grid_has_numbers_before_policies(document: Path) -> None:
     schedule(Path("plan.toml"), 5)
     text = "auto, 4,1-2,auto,plan.toml"
-    assert grid_values("gamma", text, words=True) == (4, 1, 2, "auto", "plan.toml")
+    assert grid_values("gamma", text, "--gamma", words=True) == (4, 1, 2, "auto", "plan.toml")
     grids = read_grids({"gamma": text}, ("gamma",), ("gamma",))
     assert gammas(grids) == (
         *map(Ahead, (4, 1, 2)), Ahead(8, "auto"), Ahead(5, "plan.toml")
@@ -160,7 +160,7 @@ def test_a_grid_has_numbers_before_policies(document: Path) -> None:
     Path("magicdec.toml").write_text('gamma = "adaptive"')
     assert gammas(read_grids({"gamma": None}, ("gamma",), ("gamma",))) == (Ahead(8, "adaptive"),)
     with pytest.raises(ConfigError, match=r"--gamma: 'often' .* or give .* auto, adaptive or a"):
-        grid_values("gamma", "often,auto", words=True)
+        grid_values("gamma", "often,auto", "--gamma", words=True)
 
 
 def test_a_sweep_file_names_them_too(record: Record, tmp_path: Path) -> None:

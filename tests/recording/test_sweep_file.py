@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,13 +24,16 @@ def read(path: Path, text: str) -> SweepFile:
 
 
 def test_a_grid_has_each_value_once_and_in_order() -> None:
-    assert grid_values("gamma", "4,1-3,2") == (4, 1, 2, 3)
-    assert grid_values("context", "1000-4000*2") == (1000, 2000, 4000)
-    assert grid_values("selector", "snapkv, streaming,snapkv") == ("snapkv", "streaming")
-    assert grid_values("temperature", "0,0.5") == (0.0, 0.5)
+    assert grid_values("gamma", "4,1-3,2", "--gamma") == (4, 1, 2, 3)
+    assert grid_values("context", "1000-4000*2", "--context") == (1000, 2000, 4000)
+    assert grid_values("selector", "snapkv, streaming,snapkv", "--selector") == (
+        "snapkv",
+        "streaming",
+    )
+    assert grid_values("temperature", "0,0.5", "--temperature") == (0.0, 0.5)
     for name, text in (("gamma", "3-1"), ("temperature", "0,,1"), ("temperature", "warm")):
         with pytest.raises(ConfigError, match=f"--{name}"):
-            grid_values(name, text)
+            grid_values(name, text, f"--{name}")
 
 
 def test_a_grid_that_is_not_given_is_the_setting(document: Path) -> None:
@@ -43,8 +48,8 @@ def test_the_example_is_a_sweep() -> None:
     found = read_sweep_file(EXAMPLE, tuple(RECORD_GRIDS))
     assert found.documents == ("builtin:pydoc",) and found.repeat == 3
     assert found.output == "profile.jsonl"
-    assert grid_values("batch", found.flags["batch"]) == (1, 4)
-    assert grid_values("context", found.flags["context"]) == (1000, 2000, 4000)
+    assert grid_values("batch", found.flags["batch"], "--batch") == (1, 4)
+    assert grid_values("context", found.flags["context"], "--context") == (1000, 2000, 4000)
     assert found.flags["ignore_eos"] is True and found.flags["max_new_tokens"] == "64"
 
 
@@ -61,6 +66,13 @@ def test_the_example_is_a_sweep() -> None:
         ("documents = 'a.txt'", "documents"),
         ("output = 3", "output"),
         ("gamma = ", "not valid TOML"),
+        ("gamma = " + "[" * 5000, "not valid TOML: nested too deeply"),
+        ("batch = " + "9" * 5000, "not valid TOML"),
+        ("batch = 0x" + "f" * 5000, "batch: "),
+        ("gamma" + ".a" * 1900 + " = 1", "gamma must be a value, a list or a grid"),
+        ("documents" + ".a" * 1900 + " = 1", "documents must be a list"),
+        ("batch = 0", "bad.toml: batch: 0 is outside"),
+        ("model = ''", "model must be a text that is not empty"),
     ],
 )
 def test_what_a_file_gets_wrong_is_one_line(
@@ -72,12 +84,28 @@ def test_what_a_file_gets_wrong_is_one_line(
     assert record("-o", "a.jsonl", "--sweep", str(path)) == 2
     error = capsys.readouterr().err
     assert len(error.splitlines()) == 1 and said in error and "bad.toml" in error
+    assert "--" not in error and len(error) < 500
     assert not (tmp_path / "a.jsonl").exists()
 
 
 def test_a_missing_file_is_named(record: Callable[..., int], capsys: pytest.CaptureFixture[str]):
     assert record("--sweep", "none.toml") == 2
-    assert "none.toml: cannot be read" in capsys.readouterr().err
+    assert "there is no file 'none.toml'" in capsys.readouterr().err
+
+
+def test_a_byte_order_mark_is_no_key(tmp_path: Path) -> None:
+    assert read(tmp_path / "a.toml", "\ufeffoutput = 'a.jsonl'").output == "a.jsonl"
+
+
+def test_a_sweep_may_come_through_a_pipe_but_not_from_a_device(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=("repeat = 2",))
+    writer.start()
+    assert read_sweep_file(pipe, tuple(RECORD_GRIDS)).repeat == 2
+    writer.join()
+    with pytest.raises(ConfigError, match="/dev/zero: is no file; give a TOML file"):
+        read_sweep_file(Path("/dev/zero"), tuple(RECORD_GRIDS))
 
 
 def test_options_beside_the_file_win(

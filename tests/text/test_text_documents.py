@@ -5,12 +5,17 @@ from __future__ import annotations
 import io
 import os
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from magicdec.engine.errors import ConfigError
+from magicdec.engine.text import documents
 from magicdec.engine.text.documents import Document, read_document, read_documents
+from magicdec.engine.text.workloads.names import read_sources
+
+DRIVES_A_TERMINAL = "a\033]0;pwned\007\u202e.txt"
 
 
 @pytest.fixture
@@ -106,6 +111,43 @@ def test_unreadable_file(write):
         assert "Permission denied" in refusal(source)
     finally:
         os.seteuid(user)
+
+
+@pytest.mark.parametrize("source", ["/dev/zero", "/dev/full", "/dev/null"])
+def test_a_device_is_refused_unread(source, tmp_path):
+    link = tmp_path / "link.txt"
+    link.symlink_to(source)
+    for name in (source, str(link)):
+        assert f"{name!r} is a device; give a text file" in refusal(name)
+    with pytest.raises(ConfigError, match="is a device"):
+        read_sources([f"ruler:niah-multikey?haystack={source}"])
+
+
+def test_a_pipe_is_read(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=("through a pipe",))
+    writer.start()
+    assert read_document(str(pipe)) == Document("pipe", "through a pipe")
+    writer.join()
+
+
+def test_more_than_a_document_may_have_is_refused(write, monkeypatch):
+    monkeypatch.setattr(documents, "MOST_BYTES", 2**20)
+    source, data = write(b"x" * 2**20), b"x" * (2**20 + 1)
+    assert len(read_document(source).text) == 2**20
+    for said in (refusal(write(data)), refusal("-", io.BytesIO(data))):
+        assert "is larger than 1 MiB; give a part of it" in said
+
+
+def test_no_name_drives_the_terminal(write):
+    shown = "a\ufffd]0;pwned\ufffd\ufffd.txt"
+    source = write(b"1", f"x/{DRIVES_A_TERMINAL}")
+    assert read_document(source).name == shown
+    same = read_documents([source, write(b"2", f"y/{DRIVES_A_TERMINAL}")])
+    assert [d.name[-len(shown) - 2 :] for d in same] == [f"x/{shown}", f"y/{shown}"]
+    (task,) = read_sources([f"ruler:niah-multikey?haystack={source}"])
+    assert task.name == f"ruler:niah-multikey?haystack={same[0].name}"
 
 
 def test_stdin():

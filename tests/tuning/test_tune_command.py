@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,9 @@ import pytest
 from magicdec.cli import progress
 from magicdec.cli.knobs import Settings
 from magicdec.cli.main import run_command_line
+from magicdec.cli.tune_line import command_line
 from magicdec.profiles.storage.reading import read_profile
+from magicdec.profiles.tuning.candidate import PLAIN, Place
 
 Tune = Callable[..., str]
 
@@ -171,6 +174,13 @@ def test_markdown_has_the_command_and_the_table(tune: Tune) -> None:
         (("--draft-weights", "int4"), "int4"),
         (("--max-tpot", "-3"), "--max-tpot must be above 0"),
         (("--max-memory", "nan"), "--max-memory must be above 0"),
+        (("--max-tpot", "inf"), "--max-tpot must be above 0 and below 1e9, got inf"),
+        (("--verify", "-1"), "greater than or equal to 0, got '-1'"),
+        (("--verify", "1.5"), "got '1.5'"),
+        (("--repeats", "0"), "got '0'"),
+        (("--gamma", "adaptive,foo"), "0..32, auto, adaptive or a .toml file"),
+        (("--max-new-tokens", "1"), "max-new-tokens must be 2 or more here, got 1"),
+        (("--model", ""), "--model must be a text that is not empty"),
         (("--verify", "0", "-o", "x.jsonl"), "--verify 0 makes none"),
         (("-o", "nowhere/x.jsonl"), "there is no folder"),
         (("-o", "doc.txt"), "exists"),
@@ -182,6 +192,30 @@ def test_bad_input_is_refused_in_one_line_before_the_model_is_opened(
 ) -> None:
     said = tune(*arguments, code=2, error=True)
     assert message in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize("format", ["table", "md", "json"])
+def test_a_files_name_cannot_drive_the_terminal_and_its_command_can_be_pasted(
+    tune: Tune, tmp_path: Path, format: str
+) -> None:
+    name = "a\033]0;pwned\007 it's.txt"
+    (tmp_path / name).write_text("Nobody knows what the quick brown fox jumps over today. " * 5)
+    asked = ("--verify", "0", "--batch", "2", "--context", "120", *FEW, "-q", "--format", format)
+    page = tune(name, *asked)
+    assert all(line.isprintable() for line in page.splitlines())
+    if format == "json":
+        command = json.loads(page)["contexts"][0]["recommended"]["command"]
+    else:
+        (command,) = (line for line in page.splitlines() if line.startswith("magicdec run"))
+    pasted = subprocess.run(
+        ["bash", "-c", f"printf '%s\\0' {command}"], capture_output=True, text=True, check=True
+    )
+    assert pasted.stdout.split("\0")[:4] == ["magicdec", "run", "doc.txt", name]
+
+
+def test_a_file_named_like_an_option_stays_a_file() -> None:
+    line = command_line(["-x.txt", "-"], Settings(), Place(2, 100), PLAIN)
+    assert line.startswith("magicdec run ./-x.txt - --batch 2")
 
 
 def test_a_document_is_needed(capsys: pytest.CaptureFixture[str]) -> None:

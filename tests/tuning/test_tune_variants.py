@@ -187,11 +187,14 @@ def test_what_cannot_be_combined_is_refused_in_one_line_before_the_model_is_open
     assert message in said and said.count("\n") == 1
 
 
-def test_a_cascade_of_more_layers_than_there_are_is_refused_before_anything_runs(
-    tune: Tune, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("draft", ["self,layers:9", "self,layers:9+self"])
+def test_more_layers_than_there_are_is_refused_before_it_calibrates(
+    tune: Tune, monkeypatch: pytest.MonkeyPatch, draft: str
 ) -> None:
-    monkeypatch.setattr("magicdec.profiles.passes.Passes.run", lambda *given: pytest.fail("ran"))
-    said = tune(*PLACE, "--draft", "self,layers:9+self", code=2, error=True)
+    monkeypatch.setattr(
+        "magicdec.cli.tune_session._calibration", lambda *given: pytest.fail("calibrated")
+    )
+    said = tune(*PLACE, "--draft", draft, code=2, error=True)
     assert "draft layers:9 needs a model of more layers" in said
 
 

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import BinaryIO
 from urllib.parse import parse_qsl
 
+from magicdec.engine.bounded import LONGEST_PATH
 from magicdec.engine.config import MAX_SEED
 from magicdec.engine.errors import ConfigError, require
+from magicdec.engine.harmless import clean
 from magicdec.engine.text.documents import Document, read_document, read_documents
 from magicdec.engine.text.workloads.cwe import common_words
 from magicdec.engine.text.workloads.niah import niah_multikey
@@ -57,12 +59,13 @@ def read_workload(source: str) -> Workload:
         seed.isascii() and seed.isdigit() and len(seed) < 20 and int(seed) <= MAX_SEED,
         f"the seed of {source!r} must be in 0..2^63-1",
     )
+    name = clean(source, LONGEST_PATH)
     if task == "cwe":
-        return Workload(source, common_words, int(seed))
+        return Workload(name, common_words, int(seed))
     if task == "qa":
-        return Workload(source, biographies, int(seed))
+        return Workload(name, biographies, int(seed))
     haystack = read_document(options.get("haystack", HAYSTACK))
-    return Workload(source, niah_multikey(haystack.text), int(seed), haystack.warnings)
+    return Workload(name, niah_multikey(haystack.text), int(seed), haystack.warnings)
 
 
 def _options(source: str, query: str, known: Sequence[str]) -> dict[str, str]:

@@ -1,0 +1,42 @@
+"""Names and values that nobody vouches for, made fit for a terminal, a table or a message."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+
+NAME = 200  # characters of a name that are kept
+
+
+def clean(text: str, limit: int = NAME) -> str:
+    """`text` for a terminal or a table: one line, no control, format or unassigned characters."""
+    cut = text if len(text) <= limit else text[: limit - 1] + "…"
+    return "".join(
+        "\ufffd" if unicodedata.category(c)[0] == "C" or c in "\u2028\u2029" else c for c in cut
+    )
+
+
+def brief(value: object, limit: int = NAME) -> str:
+    """`value` as Python writes it, no longer than that; whatever it is, there is a text."""
+    try:
+        return clean(repr(value), limit)
+    except (RecursionError, ValueError):  # ValueError: an integer of thousands of digits
+        return "what is too long or nested too deeply to be shown"
+
+
+def shown(value: object) -> str:
+    """A value in a message: short, and harmless to a terminal."""
+    match value:
+        case dict():
+            return f"an object of {len(value)} members"
+        case list():
+            return f"a list of {len(value)} items"
+        case str():
+            return repr(clean(value, 40))
+        case int() if not isinstance(value, bool) and abs(value) >= 10**20:
+            return f"an integer of {value.bit_length()} bits"
+        case float() if not math.isfinite(value):
+            return str(value)
+        case None:
+            return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)
