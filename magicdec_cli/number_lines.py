@@ -80,7 +80,7 @@ def phase_lines(
         seconds = getattr(phases, name)
         share = seconds / phases.decode if phases.decode else 0.0
         if seconds == 0 and name in ("select", "draft"):
-            continue  # plain decoding has neither; selection is known at the end of the run
+            continue  # plain decoding has neither
         cells = bar(share, width - 20, style, symbols)
         number = f" {seconds / steps * 1e3:>7.2f}"
         lines.append(

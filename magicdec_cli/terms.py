@@ -53,12 +53,14 @@ RUN_TERMS: dict[str, str] = {
     "verify": "seconds in passes over the full cache (all passes of plain decoding)",
     "commit": "seconds accepting tokens and writing both caches",
     "other": "the rest of the wall time; the phases sum to it",
-    "ms/step": "a phase's milliseconds divided by the batch's steps",
+    "ms/step": "a phase's milliseconds divided by the batch's steps, the selection that comes once "
+    "per row included; those of the phases sum to a step's, and their shares are of that",
     "decode": "everything after prefill; its tokens are those that steps emitted, so not the first "
     "of each row",
     "tokens/s": "decode tokens of all rows / decode seconds",
-    "TPOT": "time per output token: a row's time after its first token / its tokens after it, "
-    "mean over rows",
+    "TPOT": "time per output token: seconds from a row's first token to its last, selection and "
+    "waiting for newcomers included / tokens after the first; mean over rows. A row that is done "
+    "before the batch stops counting, so TPOT may gain more than the decode speedup",
     "KV read": "KV entries one draft step reads per row, on average",
     "speedup, decode": "decode seconds of plain decoding / those of speculative decoding, for the "
     "same rows and number of tokens",
@@ -145,7 +147,7 @@ TUNE_TERMS: dict[str, str] = {
 
 #: What only the terminal app shows.
 APP_TERMS: dict[str, str] = {
-    "plain step": "T_T: median milliseconds of a step of plain decoding, the same rows",
+    "plain step": "T_T: milliseconds of a step of plain decoding, the same rows",
     "predicted": "speedup by the cost model, T_T * length / (γ * T_D + T_V + the rest): T_D one "
     "draft step, T_V one verify pass, length the tokens per step that acceptance gives, "
     "1 + a1 + a1*a2 + ... with the conditional acceptance a_i of each position",
@@ -153,8 +155,8 @@ APP_TERMS: dict[str, str] = {
     "± of a speedup": "95% half-width: 1.96 times the standard error of the ratio, from how "
     "seconds and tokens vary from step to step; it knows nothing of a machine that was slower in "
     "one run",
-    "break-even length": "median step of speculative decoding / plain step: with fewer tokens per "
-    "row and step than this, plain decoding is faster",
+    "break-even length": "mean length / measured speedup: with fewer tokens per row and step than "
+    "this, plain decoding is faster",
     "pinned": "the run that others are compared with; c pins the one that is shown",
     "vs pinned": "tokens/s of a run / those of the pinned run",
     "Ω": "tokens per step and row that are expected from the acceptance",
@@ -165,8 +167,6 @@ APP_TERMS: dict[str, str] = {
     "nodes": "tokens of a tree at most (--tree-nodes); the knob is there while a tree is chosen",
     "new tokens": "tokens each row generates at most (--max-new-tokens)",
     "step, predicted": "γ * T_D + T_V + the rest, in milliseconds, beside a plain step T_T",
-    "median ms": "of a phase over the run's last 1,000 steps; its share is that phase's seconds / "
-    "all seconds after prefill",
     "curve": "predicted speedup at each value of the chosen knob, the others as they are set; a "
     "point is a finished run's measured speedup",
     "rough": "costs of a generic machine, because this one is not calibrated",
