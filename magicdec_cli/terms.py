@@ -139,7 +139,12 @@ TUNE_TERMS: dict[str, str] = {
     "predicted, tuned": "decode seconds of plain decoding / those of the setting, from the "
     "survey's acceptance and the calibration's step times, the one-off selection and slower rows "
     "included",
-    "measured, tuned": "the same from real runs of the same rows: median over the rounds",
+    "measured, tuned": "the same from real runs of the same rows: median over the rounds. The "
+    "reason below the table of what ran has the figures of those runs, means per step",
+    "needs, gets": "tokens of a step, in tokens of a plain step, at which speculation breaks even, "
+    "and those that it gives: Ω, or less where some rows of a run end before others",
+    "map": "speedup of the best draft of each place: that of the runs where drafts ran, elsewhere "
+    "predicted at their step times and scaled by what the runs reached of such predictions",
     "≈": "no worse than the best beyond chance: rows (predicted) or rounds (measured) disagree",
     "proven": "faster than the plain run of the same round in every round",
     "!": "does not fit in memory",
