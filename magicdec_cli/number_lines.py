@@ -47,10 +47,10 @@ def acceptance_lines(tally: Tally, width: int, symbols: Symbols) -> list[Text]:
 
 def count_lines(tally: Tally) -> list[Text]:
     counts = (
-        ("steps", tally.num_spec_steps), ("drafted", tally.num_draft_tokens),
+        ("row steps", tally.num_spec_steps), ("drafted", tally.num_draft_tokens),
         ("accepted", tally.num_accepted_draft_tokens),
     )  # fmt: skip
-    return [Text.assemble((f"{name:<9}", "dim"), f"{count:>9,}") for name, count in counts]
+    return [Text.assemble((f"{name:<10}", "dim"), f"{count:>8,}") for name, count in counts]
 
 
 def position_lines(tally: Tally, width: int, room: int, symbols: Symbols) -> list[Text]:
