@@ -35,10 +35,11 @@ RUN_TERMS: dict[str, str] = {
     "and all behind it",
     "recovered": "the token the target draws where it rejected a draft token",
     "bonus": "the token the target adds when it accepted the whole draft",
-    "num_spec_steps": "steps that verified a draft, counted per row",
+    "row steps": "num_spec_steps: steps that verified a draft, counted per row; `steps` beside "
+    "tokens and times are those of the whole batch, plain ones included",
     "acceptance rate": "accepted / drafted; `now` is that of the last 20 steps. In a tree most of "
     "the drafted tokens lie beside the branch that is taken: mean length tells what it gains",
-    "mean length": "mean acceptance length: 1 + accepted / num_spec_steps (recovered or bonus "
+    "mean length": "mean acceptance length: 1 + accepted / row steps (recovered or bonus "
     "token counted)",
     "by position": "of the steps that drafted position 1, 2, ...: the share in which it was "
     "accepted, and so all before it; rows near their end draft fewer",
@@ -176,7 +177,8 @@ APP_TERMS: dict[str, str] = {
     "point is a finished run's measured speedup",
     "rough": "costs of a generic machine, because this one is not calibrated",
     "assumed": "an acceptance of .80 at every position, until a run with the same selector, draft "
-    "weights and sampling has measured it",
+    "weights and sampling has measured it; of layers:N none is: early exits of a model that was not "
+    "trained for them are accepted next to never",
 }
 
 # What a run calls by a name comes first.

@@ -182,6 +182,8 @@ class Controller:
             return "preview once the model is loaded"
         if self.settings.context is None and self._whole_context() is None:
             return "no preview: the documents' length is not known yet"
+        if self.forecaster.unknown(self.settings):
+            return "acceptance unknown: press r"
         return "no preview: unknown machine"
 
     def needed_memory(self) -> float | None:

@@ -75,6 +75,10 @@ class Forecaster:
             return "no preview: costs are known of the model's own layers drafting"
         return ""
 
+    def unknown(self, settings: Settings) -> bool:
+        """Whether nothing is known of their acceptance, and nothing can be assumed."""
+        return self.book.expect(settings, self.weights(settings)) is None
+
     def forecast(self, settings: Settings, context: int | None = None) -> Forecast | None:
         """None where `unpriced`, and while model, machine or context are not known.
 
@@ -84,13 +88,15 @@ class Forecaster:
         if self.ready is None or context is None or self.unpriced(settings):
             return None
         hardware, rough = self._machine()
-        if hardware is None:
+        weights = self.weights(settings)
+        expected = self.book.expect(settings, weights)
+        if hardware is None or expected is None:
             return None
         from magicdec.cli.prediction import drafter_of
         from magicdec.profiles.costs.speculation import step_costs
         from magicdec.profiles.drafter_costs import Row, drafting_of
 
-        weights, kv_bytes = self.weights(settings), self._bytes("kv_dtype")
+        kv_bytes = self._bytes("kv_dtype")
         costs = step_costs(
             self.ready.shape, hardware,
             drafting_of(
@@ -99,7 +105,6 @@ class Forecaster:
             rows=settings.batch, context=context, gamma=settings.gamma,
             weight_bytes=self._bytes("dtype"), kv_bytes=kv_bytes,
         )  # fmt: skip
-        expected = self.book.expect(settings, weights)
         omega = expected.tokens_per_step(settings.gamma)
         return Forecast(
             speedup=float(costs.speedup(settings.gamma, omega)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from magicdec_scripted import READY, SETTINGS, a_run, plain_events, speculative_
 
 from magicdec.cli.console import ASCII, Symbols
 from magicdec.cli.knobs import Settings
-from magicdec.cli.tui.acceptances import Book
+from magicdec.cli.tui.acceptances import Book, Expected
 from magicdec.cli.tui.forecast import Forecaster
 from magicdec.cli.tui.graphs import Point, curve_graph, share_graph
 from magicdec.cli.tui.messages import Gone, Happened, Loading, Open, Run, Stop
@@ -71,36 +72,52 @@ def test_pooling_keeps_every_step_and_weighs_by_what_was_drafted() -> None:
     assert bucketed([], 5) == []
 
 
+def expected(book: Book, settings: Settings, weights: str) -> Expected:
+    found = book.expect(settings, weights)
+    assert found is not None
+    return found
+
+
 def test_acceptance_is_measured_interpolated_or_assumed_and_says_so() -> None:
     book = Book()
-    assert not book.expect(SETTINGS, "int8").measured
+    expect = partial(expected, book)
+    assert not expect(SETTINGS, "int8").measured
     low, high = (Settings(budget=b) for b in (64, 256))
     book.learn(1, low, "int8", (0.6, 0.3))
     book.learn(2, high, "int8", (0.8, 0.6))
-    assert book.expect(high, "int8").tokens_per_step(2) == pytest.approx(1 + 0.8 + 0.6)
-    middle = book.expect(Settings(budget=128), "int8")  # half-way on a logarithmic scale
+    assert expect(high, "int8").tokens_per_step(2) == pytest.approx(1 + 0.8 + 0.6)
+    middle = expect(Settings(budget=128), "int8")  # half-way on a logarithmic scale
     assert middle.rates == pytest.approx(((0.6 + 0.8) / 2, (0.5 + 0.75) / 2))
     assert "run 1" in middle.source and "run 2" in middle.source
-    assert book.expect(Settings(budget=1024), "int8").rates == book.expect(high, "int8").rates
-    assert not book.expect(Settings(budget=256, selector="streaming"), "int8").measured
-    assert not book.expect(high, "same").measured
-    assert not book.expect(Settings(budget=256, temperature=0.7), "int8").measured
+    assert expect(Settings(budget=1024), "int8").rates == expect(high, "int8").rates
+    assert not expect(Settings(budget=256, selector="streaming"), "int8").measured
+    assert not expect(high, "same").measured
+    assert not expect(Settings(budget=256, temperature=0.7), "int8").measured
 
 
 def test_a_run_tells_more_than_a_calibration_and_either_more_than_an_assumption() -> None:
     book = Book()
-    settings = Settings(budget=256)
+    expect, settings = partial(expected, book), Settings(budget=256)
     book.learn(3, settings, "int8", (0.5,))
     book.learn_calibrated("snapkv", 256, "int8", (0.9,))
-    assert book.expect(settings, "int8").rates == (0.5,)
+    assert expect(settings, "int8").rates == (0.5,)
     book.learn_calibrated("streaming", 256, "int8", (0.9,))
-    assert "calibration" in book.expect(Settings(selector="streaming"), "int8").source
+    assert "calibration" in expect(Settings(selector="streaming"), "int8").source
+
+
+def test_of_early_exits_no_acceptance_is_assumed() -> None:
+    book, exit = Book(), Settings(draft="layers:10")
+    assert book.expect(exit, "same") is None
+    book.learn(2, exit, "same", (0.13,))
+    found = book.expect(exit, "same")
+    assert found is not None and found.rates == (0.13,)
+    assert book.expect(Settings(draft="layers:10", temperature=0.1), "same") is None
 
 
 def test_a_longer_draft_goes_on_at_the_last_rate() -> None:
     book = Book()
     book.learn(1, SETTINGS, "same", (0.5, 0.25))
-    omega = book.expect(SETTINGS, "same").tokens_per_step(4)
+    omega = expected(book, SETTINGS, "same").tokens_per_step(4)
     assert omega == pytest.approx(1 + 0.5 + 0.25 + 0.125 + 0.0625)
 
 
