@@ -165,20 +165,23 @@ APP_TERMS: dict[str, str] = {
     "this, plain decoding is faster",
     "pinned": "the run that others are compared with; c pins the one that is shown",
     "vs pinned": "tokens/s of a run / those of the pinned run",
-    "Ω": "tokens per step and row that are expected from the acceptance",
+    "Ω": "tokens per step and row that are expected from the acceptance; the mean length of a run "
+    "is a little less, because rows near their end draft fewer",
     "memory needed": "weights and caches of the next run, of what is free; what a pass needs "
     "besides is left out",
     "draft weights": "same: the model's own; int8: a quantised twin drafts, the model verifies; "
     "auto: int8 where it drafts faster (--draft-weights)",
     "nodes": "tokens of a tree at most (--tree-nodes); the knob is there while a tree is chosen",
     "new tokens": "tokens each row generates at most (--max-new-tokens)",
-    "step, predicted": "γ * T_D + T_V + the rest, in milliseconds, beside a plain step T_T",
+    "step, predicted": "γ * T_D + T_V + the rest, in milliseconds, beside a plain step T_T. Once a "
+    "run has finished, by its step times, selection and rows that end before others included: of "
+    "the run's own settings the preview is what was measured",
     "curve": "predicted speedup at each value of the chosen knob, the others as they are set; a "
     "point is a finished run's measured speedup",
     "rough": "costs of a generic machine, because this one is not calibrated",
     "assumed": "an acceptance of .80 at every position, until a run with the same selector, draft "
-    "weights and sampling has measured it; of layers:N none is: early exits of a model that was not "
-    "trained for them are accepted next to never",
+    "weights and sampling has measured it; of layers:N none is: early exits of a model that was "
+    "not trained for them are accepted next to never",
 }
 
 # What a run calls by a name comes first.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 from collections.abc import Sequence
@@ -14,11 +15,22 @@ from magicdec_scripted import READY, SETTINGS, a_run, plain_events, speculative_
 
 from magicdec.cli.console import ASCII, Symbols
 from magicdec.cli.knobs import Settings
+from magicdec.cli.live_state import PLAIN, SPECULATIVE
 from magicdec.cli.tui.acceptances import Book, Expected
 from magicdec.cli.tui.forecast import Forecaster
 from magicdec.cli.tui.graphs import Point, curve_graph, share_graph
-from magicdec.cli.tui.messages import Gone, Happened, Loading, Open, Run, Stop
+from magicdec.cli.tui.messages import (
+    Gone,
+    Happened,
+    Loading,
+    Open,
+    PassBegan,
+    Run,
+    RunBegan,
+    Stop,
+)
 from magicdec.cli.tui.pace import Pace, bucketed, live_speedup, spread_of
+from magicdec.cli.tui.runs import RunState
 from magicdec.cli.tui.screens.layout import size_class
 from magicdec.cli.tui.stepping import around, tui_knobs
 from magicdec.cli.tui.wire import decode, encode
@@ -136,6 +148,52 @@ def test_a_forecast_is_the_cost_models_and_is_labelled(forecaster: Forecaster) -
     assert forecaster.forecast(Settings(context=1000, gamma=0)) is None
     assert forecaster.forecast(Settings(context=None)) is None
     assert forecaster.forecast(Settings(context=None), context=1000) is not None
+
+
+def test_after_a_run_the_preview_of_its_settings_is_what_was_measured(
+    forecaster: Forecaster,
+) -> None:
+    run = RunState(1, SETTINGS, 0.0)
+    for report in a_run(1):
+        match report:
+            case RunBegan():
+                run.info = report.info
+            case PassBegan():
+                run.begin_pass(report.title, None)
+            case Happened():
+                assert run.main is not None
+                run.main.add(report.event)
+    plain, drafted = run.passes[PLAIN], run.passes[SPECULATIVE]
+    measured = run.measured(plain)
+    assert measured is not None and run.info is not None
+    shares, weights = drafted.tally.acceptance_rate_per_position, forecaster.weights(SETTINGS)
+    forecaster.book.learn(1, SETTINGS, weights, shares)
+    before = forecaster.forecast(SETTINGS)
+    forecaster.learn(1, SETTINGS, run.info.context, plain.tally, drafted.tally)
+    after = forecaster.forecast(SETTINGS)
+    assert before is not None and before.rough and before.run is None
+    assert after is not None and not after.rough and after.run == 1
+    assert after.speedup == pytest.approx(measured.speedup) != before.speedup
+    assert after.break_even == pytest.approx(after.omega / measured.speedup)
+    tally = drafted.tally
+    assert after.step_ms == pytest.approx(tally.decode_seconds / tally.steps * 1e3)
+    assert after.plain_ms == pytest.approx(plain.tally.decode_seconds / plain.tally.steps * 1e3)
+    longer = forecaster.forecast(dataclasses.replace(SETTINGS, max_new_tokens=1000))
+    assert longer is not None and longer.speedup > after.speedup, "selection is spread wider"
+    assert forecaster.ready == READY
+    forecaster.see(READY)
+    assert forecaster.forecast(SETTINGS) == after, (
+        "a tuning that calibrated nothing changes nothing"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [("budget", "2,048", "e"), ("context", "al", "x"), ("temperature", "0.7", "0.7e"),
+     ("gamma", "adapt", "adaptor"), ("batch", "16", "1.5")],
+)  # fmt: skip
+def test_only_what_may_become_a_value_can_be_typed(name: str, good: str, bad: str) -> None:
+    assert KNOBS[name].begins(good) and not KNOBS[name].begins(bad)
 
 
 def test_the_draft_weights_follow_the_engines_rule(forecaster: Forecaster) -> None:
