@@ -77,6 +77,7 @@ class View:
     runs: tuple[RunView, ...]
     pinned: int | None
     log: tuple[Line, ...]
+    tuned: int = 0  # settings that the tuner ran, which are no runs of `runs`
     sweep: tuple[int, int] | None = None  # which of how many runs of a sweep goes on
 
 
@@ -98,7 +99,8 @@ class Viewer:
             self._view(run) if run is not None else None,
             _texts(main.state) if main is not None else None,
             tuple(self._view(known) for known in tuning.runs.values()),
-            tuning.pinned, tuple(tuning.log), tuning.sweep if tuning.phase == "running" else None,
+            tuning.pinned, tuple(tuning.log), tuning.tuned_settings,
+            tuning.sweep if tuning.phase == "running" else None,
         )  # fmt: skip
 
     def _view(self, run: RunState) -> RunView:
