@@ -134,13 +134,13 @@ class _Run:
             drafted = [min(self.gamma or 0, row.remaining - 1) for row in rows]
             if any(drafted):
                 self.backlog.settle(rows)
-            total += self.clock.lap()
+            waited = self.clock.lap()
             shares = self._step(rows, drafted)
             phases = self.clock.lap()
-            total += phases
+            total += waited + phases
             accepted = [share.accepted for share in shares]
             self.history.add(max(drafted), drafted, accepted, phases.wall)
-            yield StepFinished(step, max(s.depth for s in shares), shares, phases)
+            yield StepFinished(step, max(s.depth for s in shares), shares, phases, waited)
             yield from self._retire()
         yield self._finished(total + self.clock.lap())
 

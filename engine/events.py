@@ -104,12 +104,16 @@ class RowStep:
 
 @dataclass(frozen=True, slots=True)
 class StepFinished:
-    """One draft-verify-commit step of every active row; `phases` covers this step alone."""
+    """One draft-verify-commit step of every active row; `phases` covers this step alone.
+
+    `waited`: what came between the step before and this one, the selection for new rows above all.
+    """
 
     step: int
     gamma: int
     rows: tuple[RowStep, ...]
     phases: PhaseTimes
+    waited: PhaseTimes = PhaseTimes()
 
 
 @dataclass(frozen=True, slots=True)

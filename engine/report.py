@@ -44,7 +44,7 @@ class Tally:
     siblings_accepted: tuple[int, ...]  # those before it were not accepted; and that accepted it
     recent_acceptance_rate: float | None  # of the last RECENT_STEPS steps
     decode_tokens: int  # emitted by steps; the first token of a row comes from its prefill
-    tpot_s: float | None  # mean over rows of (time after its first token / tokens after it)
+    tpot_s: float | None  # mean over rows of (first token to last, selection too / tokens after it)
     draft_entries_read: float | None  # mean KV entries one draft step reads per row
     mean_gamma: float | None  # draft tokens per row-step, plain ones counted; None without steps
     gamma_chosen: tuple[GammaChosen, ...]  # in order; one for a fixed γ
@@ -195,7 +195,8 @@ class Recorder:
     def _add_step(self, event: StepFinished) -> None:
         self._steps += 1
         self._row_steps += len(event.rows)
-        self._step_phases += event.phases
+        passed = event.waited + event.phases
+        self._step_phases += passed
         for share in event.rows:
             row = self._rows[share.row]
             row.token_ids += share.tokens
@@ -203,7 +204,7 @@ class Recorder:
             row.steps += 1
             row.drafted += share.drafted
             row.accepted += share.accepted
-            row.seconds += event.phases.decode
+            row.seconds += passed.decode
             self._decode_tokens += len(share.tokens)
             if share.drafted:
                 self._count(share)

@@ -47,10 +47,10 @@ def acceptance_lines(tally: Tally, width: int, symbols: Symbols) -> list[Text]:
 
 def count_lines(tally: Tally) -> list[Text]:
     counts = (
-        ("steps", tally.num_spec_steps), ("drafted", tally.num_draft_tokens),
+        ("row steps", tally.num_spec_steps), ("drafted", tally.num_draft_tokens),
         ("accepted", tally.num_accepted_draft_tokens),
     )  # fmt: skip
-    return [Text.assemble((f"{name:<9}", "dim"), f"{count:>9,}") for name, count in counts]
+    return [Text.assemble((f"{name:<10}", "dim"), f"{count:>8,}") for name, count in counts]
 
 
 def position_lines(tally: Tally, width: int, room: int, symbols: Symbols) -> list[Text]:
@@ -80,7 +80,7 @@ def phase_lines(
         seconds = getattr(phases, name)
         share = seconds / phases.decode if phases.decode else 0.0
         if seconds == 0 and name in ("select", "draft"):
-            continue  # plain decoding has neither; selection is known at the end of the run
+            continue  # plain decoding has neither
         cells = bar(share, width - 20, style, symbols)
         number = f" {seconds / steps * 1e3:>7.2f}"
         lines.append(

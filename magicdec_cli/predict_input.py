@@ -84,6 +84,11 @@ def question(options: Options) -> Question:
     target = _target(options.model, here)
     drafter = None if options.draft_model is None else find_model(options.draft_model)
     part = _part(options.draft, target)
+    require(
+        part is None or given is not None,
+        f"--draft {options.draft}: its acceptance is not known; give --alpha, a number or "
+        "@run.json (of models that were not trained to exit early next to nothing is accepted)",
+    )
     weights = options.draft_weights
     if weights == "auto":
         able = "int8" in hardware.by_weights and drafter is None and options.draft != LOOKUP

@@ -106,6 +106,8 @@ def forecast(
         except MagicdecError:
             return None, f"no prediction: the sizes of {settings.draft} are not in the catalogue"
     work = work_of(settings, env, requests, model)
+    if work.drafter.kind == "layers":
+        return None, f"no prediction: what is accepted of {settings.draft} only a run tells"
     if work.drafter.kind == "lookup":
         prompts = [request.tokens for request in requests]
         assumed = expected_of_lookup(prompts, settings.max_new_tokens, settings.gamma)

@@ -106,7 +106,7 @@ def _acceptance(report: Tally, width: int, look: Symbols) -> RenderableType:
         f" ({report.num_accepted_draft_tokens:,} of {report.num_draft_tokens:,} drafted)   ", "dim"
     )
     facts.append("mean length ", "dim").append(f"{report.mean_acceptance_length:.2f}", "bold")
-    facts.append(f" over {counted(report.num_spec_steps, 'step')}", "dim")
+    facts.append(f" over {counted(report.num_spec_steps, 'row step')}", "dim")
     if report.inner is not None:
         facts.append("\n").append_text(inner_line(report.inner))
     half = (width - 3) // 2

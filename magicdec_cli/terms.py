@@ -35,10 +35,11 @@ RUN_TERMS: dict[str, str] = {
     "and all behind it",
     "recovered": "the token the target draws where it rejected a draft token",
     "bonus": "the token the target adds when it accepted the whole draft",
-    "num_spec_steps": "steps that verified a draft, counted per row",
+    "row steps": "num_spec_steps: steps that verified a draft, counted per row; `steps` beside "
+    "tokens and times are those of the whole batch, plain ones included",
     "acceptance rate": "accepted / drafted; `now` is that of the last 20 steps. In a tree most of "
     "the drafted tokens lie beside the branch that is taken: mean length tells what it gains",
-    "mean length": "mean acceptance length: 1 + accepted / num_spec_steps (recovered or bonus "
+    "mean length": "mean acceptance length: 1 + accepted / row steps (recovered or bonus "
     "token counted)",
     "by position": "of the steps that drafted position 1, 2, ...: the share in which it was "
     "accepted, and so all before it; rows near their end draft fewer",
@@ -53,12 +54,14 @@ RUN_TERMS: dict[str, str] = {
     "verify": "seconds in passes over the full cache (all passes of plain decoding)",
     "commit": "seconds accepting tokens and writing both caches",
     "other": "the rest of the wall time; the phases sum to it",
-    "ms/step": "a phase's milliseconds divided by the batch's steps",
+    "ms/step": "a phase's milliseconds divided by the batch's steps, the selection that comes once "
+    "per row included; those of the phases sum to a step's, and their shares are of that",
     "decode": "everything after prefill; its tokens are those that steps emitted, so not the first "
     "of each row",
     "tokens/s": "decode tokens of all rows / decode seconds",
-    "TPOT": "time per output token: a row's time after its first token / its tokens after it, "
-    "mean over rows",
+    "TPOT": "time per output token: seconds from a row's first token to its last, selection and "
+    "waiting for newcomers included / tokens after the first; mean over rows. A row that is done "
+    "before the batch stops counting, so TPOT may gain more than the decode speedup",
     "KV read": "KV entries one draft step reads per row, on average",
     "speedup, decode": "decode seconds of plain decoding / those of speculative decoding, for the "
     "same rows and number of tokens",
@@ -137,7 +140,12 @@ TUNE_TERMS: dict[str, str] = {
     "predicted, tuned": "decode seconds of plain decoding / those of the setting, from the "
     "survey's acceptance and the calibration's step times, the one-off selection and slower rows "
     "included",
-    "measured, tuned": "the same from real runs of the same rows: median over the rounds",
+    "measured, tuned": "the same from real runs of the same rows: median over the rounds. The "
+    "reason below the table of what ran has the figures of those runs, means per step",
+    "needs, gets": "tokens of a step, in tokens of a plain step, at which speculation breaks even, "
+    "and those that it gives: Ω, or less where some rows of a run end before others",
+    "map": "speedup of the best draft of each place: that of the runs where drafts ran, elsewhere "
+    "predicted at their step times and scaled by what the runs reached of such predictions",
     "≈": "no worse than the best beyond chance: rows (predicted) or rounds (measured) disagree",
     "proven": "faster than the plain run of the same round in every round",
     "!": "does not fit in memory",
@@ -145,7 +153,7 @@ TUNE_TERMS: dict[str, str] = {
 
 #: What only the terminal app shows.
 APP_TERMS: dict[str, str] = {
-    "plain step": "T_T: median milliseconds of a step of plain decoding, the same rows",
+    "plain step": "T_T: milliseconds of a step of plain decoding, the same rows",
     "predicted": "speedup by the cost model, T_T * length / (γ * T_D + T_V + the rest): T_D one "
     "draft step, T_V one verify pass, length the tokens per step that acceptance gives, "
     "1 + a1 + a1*a2 + ... with the conditional acceptance a_i of each position",
@@ -153,25 +161,27 @@ APP_TERMS: dict[str, str] = {
     "± of a speedup": "95% half-width: 1.96 times the standard error of the ratio, from how "
     "seconds and tokens vary from step to step; it knows nothing of a machine that was slower in "
     "one run",
-    "break-even length": "median step of speculative decoding / plain step: with fewer tokens per "
-    "row and step than this, plain decoding is faster",
+    "break-even length": "mean length / measured speedup: with fewer tokens per row and step than "
+    "this, plain decoding is faster",
     "pinned": "the run that others are compared with; c pins the one that is shown",
     "vs pinned": "tokens/s of a run / those of the pinned run",
-    "Ω": "tokens per step and row that are expected from the acceptance",
+    "Ω": "tokens per step and row that are expected from the acceptance; the mean length of a run "
+    "is a little less, because rows near their end draft fewer",
     "memory needed": "weights and caches of the next run, of what is free; what a pass needs "
     "besides is left out",
     "draft weights": "same: the model's own; int8: a quantised twin drafts, the model verifies; "
     "auto: int8 where it drafts faster (--draft-weights)",
     "nodes": "tokens of a tree at most (--tree-nodes); the knob is there while a tree is chosen",
     "new tokens": "tokens each row generates at most (--max-new-tokens)",
-    "step, predicted": "γ * T_D + T_V + the rest, in milliseconds, beside a plain step T_T",
-    "median ms": "of a phase over the run's last 1,000 steps; its share is that phase's seconds / "
-    "all seconds after prefill",
+    "step, predicted": "γ * T_D + T_V + the rest, in milliseconds, beside a plain step T_T. Once a "
+    "run has finished, by its step times, selection and rows that end before others included: of "
+    "the run's own settings the preview is what was measured",
     "curve": "predicted speedup at each value of the chosen knob, the others as they are set; a "
     "point is a finished run's measured speedup",
     "rough": "costs of a generic machine, because this one is not calibrated",
     "assumed": "an acceptance of .80 at every position, until a run with the same selector, draft "
-    "weights and sampling has measured it",
+    "weights and sampling has measured it; of layers:N none is: early exits of a model that was "
+    "not trained for them are accepted next to never",
 }
 
 # What a run calls by a name comes first.

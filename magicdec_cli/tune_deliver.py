@@ -46,7 +46,7 @@ def write_profile(outcome: TuneOutcome, path: Path) -> None:
     """The cells that ran; says so when there are none. Raises ConfigError."""
     profile = tuned_profile(outcome)
     if profile is None:
-        TERMINAL.note(f"nothing was run to the end: {path} is not written")
+        TERMINAL.note(f"no draft was run to the end: {path} is not written")
         return
     with _writer(path, profile.header) as file:
         for cell in profile.cells:

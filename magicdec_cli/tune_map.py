@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from statistics import geometric_mean
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from magicdec.profiles.tuning.candidate import Place
 from magicdec.profiles.tuning.correcting import corrected
 from magicdec.profiles.tuning.pricing import Option
 from magicdec.profiles.tuning.question import Answer
+from magicdec.profiles.tuning.verdict import Measured
 
 
 def speedup_map(outcome: TuneOutcome) -> tuple[Map, str, str] | None:
@@ -21,9 +23,12 @@ def speedup_map(outcome: TuneOutcome) -> tuple[Map, str, str] | None:
     if not answers:
         return None
     batches, contexts = outcome.question.batches, [answer.context for answer in answers]
-    basis = ["at the step times of the runs"] if any(a.verifications for a in answers) else []
+    ran = {place: found.speedup for place, found in _ran(outcome).items()}
+    basis = []
+    if ran:
+        basis = ["measured where drafts ran, elsewhere predicted and scaled to those runs"]
     if len(batches) * len(contexts) > 1:
-        title, best = "predicted speedup of the best draft", _grid(outcome, answers)
+        title, best = "speedup" if ran else "predicted speedup", _grid(outcome, answers)
     else:
         title, best = "where it would pay", _around(answers[0])
         basis.insert(0, f"with the acceptance of context {contexts[0]:,}")
@@ -32,13 +37,39 @@ def speedup_map(outcome: TuneOutcome) -> tuple[Map, str, str] | None:
             tuple(sorted({place.batch for place in places})),
             sorted({place.context for place in places}),
         )
-    drawn = _drawn(batches, contexts, best)
+    drawn = _drawn(batches, contexts, best, ran, _scale(answers))
     if drawn is None:
         return None
-    return drawn, f"{title}; batch down, context across", ", ".join(basis)
+    return drawn, f"{title}, best draft of each place; batch down, context across", "; ".join(basis)
 
 
 Best = Callable[[Place], Option | None]
+
+
+def _ran(outcome: TuneOutcome) -> dict[Place, Measured]:
+    """The draft that is recommended at a place, else the best that ran there."""
+    best: dict[Place, Measured] = {}
+    drafts = [
+        one for answer in outcome.answers for one in answer.measured() if not one.candidate.plain
+    ]
+    for one in sorted(drafts, key=outcome.question.objective.value):
+        best[one.place] = one
+    for found in outcome.recommendations:
+        if found is not None and found.measured is not None and found.speculate:
+            best[found.place] = found.measured
+    return best
+
+
+def _scale(answers: Sequence[Answer]) -> float:
+    """By how much the runs were faster than what their step times make of the predictions."""
+    ratios = []
+    for answer in answers:
+        now = answer.factors()
+        for one in answer.measured():
+            option = answer.option_of(one)
+            if option is not None and not one.candidate.plain and one.speedup > 0:
+                ratios.append(one.speedup / corrected(option, now).speedup)
+    return geometric_mean(ratios) if ratios else 1.0
 
 
 def _grid(outcome: TuneOutcome, answers: Sequence[Answer]) -> Best:
@@ -51,13 +82,18 @@ def _around(answer: Answer) -> Best:
     return {option.place: corrected(option, now) for option in answer.around}.get
 
 
-def _drawn(batches: Sequence[int], contexts: Sequence[int], best: Best) -> Map | None:
+def _drawn(
+    batches: Sequence[int], contexts: Sequence[int], best: Best, ran: Mapping[Place, float],
+    scale: float,
+) -> Map | None:  # fmt: skip
     shape = (len(batches), len(contexts))
     speedup, fits = np.zeros(shape), np.zeros(shape, np.bool_)
     for row, batch in enumerate(batches):
         for column, context in enumerate(contexts):
-            option = best(Place(batch, context))
+            place = Place(batch, context)
+            option = best(place)
             if option is None:
                 return None
-            speedup[row, column], fits[row, column] = option.speedup, option.memory.fits
+            speedup[row, column] = ran.get(place, option.speedup * scale)
+            fits[row, column] = option.memory.fits
     return Map(tuple(batches), tuple(contexts), speedup, fits) if speedup.size else None

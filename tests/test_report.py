@@ -123,6 +123,17 @@ def test_later_admissions_add_up_and_make_running_rows_wait() -> None:
     assert report.tpot_s == pytest.approx((5 / 2 + 1) / 2)
 
 
+def test_selection_after_the_first_token_is_part_of_tpot_and_of_an_unfinished_run() -> None:
+    steps = ((0, (2, 3), PhaseTimes(prefill=9.0, select=1.5, other=0.5)), (1, (4,), PhaseTimes()))
+    recorder = record([RowStarted(0, "a", 10, 1, "")])
+    for step, tokens, waited in steps:
+        recorder.add(StepFinished(step, 1, (RowStep(0, tokens, "", 1, 1),), STEP, waited))
+    tally = recorder.tally()
+    assert tally.tpot_s == pytest.approx((1.5 + 0.5 + 1 + 1) / 3)
+    assert tally.tpot_s == pytest.approx(tally.decode_seconds / tally.decode_tokens)
+    assert tally.phases.select == 1.5 and tally.phases.prefill == 0.0, "counted on its own"
+
+
 def test_a_run_that_accepts_everything_shows_1_at_every_position() -> None:
     recorder = record([RowStarted(0, "a", 10, 1, "")])
     for step, gamma in enumerate((4, 4, 2)):

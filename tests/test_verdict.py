@@ -152,7 +152,8 @@ def test_phases_of_a_run_sum_to_its_wall_time(tiny, prompt, tokenizer):
     assert phases.wall == pytest.approx(wall, rel=0.01, abs=0.002)
     assert all(getattr(phases, name) > 0 for name in PHASES)
     steps = [e.phases for e in events if type(e).__name__ == "StepFinished"]
-    for name in ("draft", "verify", "commit"):
+    steps += [e.waited for e in events if type(e).__name__ == "StepFinished"]
+    for name in ("select", "draft", "verify", "commit"):
         assert sum(getattr(s, name) for s in steps) == pytest.approx(getattr(phases, name))
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from magicdec.cli.bars import rate
 from magicdec.cli.knobs import DECODE, Settings
+from magicdec.engine.config import LAYERS
 
 Kind = tuple[object, ...]
 GREEDY = (0.0, 0, 1.0, 0.0)  # temperature, top-k, top-p, min-p
@@ -56,10 +57,15 @@ class Book:
             kind = (*OWN, selector, (), weights, *GREEDY)
             self._known.setdefault(kind, {}).setdefault(budget, (rates, CALIBRATION))
 
-    def expect(self, settings: Settings, weights: str) -> Expected:
-        """Between two measured budgets rates are interpolated over log(budget); beyond, held."""
+    def expect(self, settings: Settings, weights: str) -> Expected | None:
+        """Between two measured budgets rates are interpolated over log(budget); beyond, held.
+
+        None where nothing can be assumed: early exits, which untrained are accepted next to never.
+        """
         budgets = self._known.get(_kind(settings, weights))
         if not budgets:
+            if settings.draft.startswith(LAYERS):
+                return None
             from magicdec.cli.predict_input import ASSUMED_ALPHA
 
             return Expected((ASSUMED_ALPHA,), f"acceptance assumed {rate(ASSUMED_ALPHA)}", False)

@@ -147,7 +147,8 @@ class TuningApp(Asking):
             if path is not None:
                 self.call_after_refresh(self._export, path)
 
-        self.push_screen(ExportDialog(bool(self.controller.tuning.runs)), export)
+        tuning = self.controller.tuning
+        self.push_screen(ExportDialog(bool(tuning.runs or tuning.tuned_settings)), export)
 
     def _export(self, path: str) -> None:
         try:

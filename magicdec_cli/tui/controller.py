@@ -182,6 +182,8 @@ class Controller:
             return "preview once the model is loaded"
         if self.settings.context is None and self._whole_context() is None:
             return "no preview: the documents' length is not known yet"
+        if self.forecaster.unknown(self.settings):
+            return "acceptance unknown: press r"
         return "no preview: unknown machine"
 
     def needed_memory(self) -> float | None:
@@ -202,6 +204,11 @@ class Controller:
             shares = speculative.tally.acceptance_rate_per_position
             weights = str(run.environment.get("draft_weights", "same"))
             self.forecaster.book.learn(run.number, run.settings, weights, shares)
+            plain = self.tuning.plain_of(run)
+            if report.status == "finished" and plain is not None and run.info is not None:
+                self.forecaster.learn(
+                    run.number, run.settings, run.info.context, plain.tally, speculative.tally
+                )
         self._keep(recorded_run(run, self.tuning))
         if report.status == "failed":
             self._queue.clear()

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from magicdec.cli.knobs import Settings
 from magicdec.cli.tui.acceptances import Book
 from magicdec.cli.tui.messages import Ready
+from magicdec.cli.tui.taken import Price, Taken
 from magicdec.engine.config import LAYERS, LOOKUP, SELF
 from magicdec.engine.errors import MagicdecError
+from magicdec.engine.report import Tally
 
 if TYPE_CHECKING:
     from magicdec.profiles.costs.hardware import Hardware
@@ -33,11 +35,12 @@ class Forecast:
     rough: bool  # nobody calibrated this machine
     acceptance: str  # whose acceptance
     assumed: bool  # nothing of the kind was measured
+    run: int | None = None  # by whose step times the costs were corrected
 
     @property
     def break_even(self) -> float:
         """Tokens per step at which speculating is as fast as plain decoding."""
-        return self.step_ms / self.plain_ms
+        return self.omega / self.speedup
 
 
 @dataclass(slots=True)
@@ -47,12 +50,15 @@ class Forecaster:
     ready: Ready | None = None
     book: Book = field(default_factory=Book)
     remark: str = ""  # where the costs come from
+    taken: Taken | None = None  # by the latest run
     _hardware: tuple[Hardware | None, bool] | None = None  # and whether its costs are rough
 
     def see(self, ready: Ready) -> str:
         """Predicts for this model and machine from now on; says what the costs are worth."""
+        before = self.ready, self._hardware
         self.ready, self._hardware = ready, None
-        self._machine()
+        if before != (ready, self._machine()):  # what runs took was set beside other prices
+            self.taken = None
         return self.remark
 
     def weights(self, settings: Settings) -> str:
@@ -75,6 +81,10 @@ class Forecaster:
             return "no preview: costs are known of the model's own layers drafting"
         return ""
 
+    def unknown(self, settings: Settings) -> bool:
+        """Whether nothing is known of their acceptance, and nothing can be assumed."""
+        return self.book.expect(settings, self.weights(settings)) is None
+
     def forecast(self, settings: Settings, context: int | None = None) -> Forecast | None:
         """None where `unpriced`, and while model, machine or context are not known.
 
@@ -83,36 +93,66 @@ class Forecaster:
         context = context or settings.context
         if self.ready is None or context is None or self.unpriced(settings):
             return None
-        hardware, rough = self._machine()
-        if hardware is None:
+        price = self._price(settings, context)
+        expected = self.book.expect(settings, self.weights(settings))
+        if price is None or expected is None:
             return None
-        from magicdec.cli.prediction import drafter_of
-        from magicdec.profiles.costs.speculation import step_costs
-        from magicdec.profiles.drafter_costs import Row, drafting_of
-
-        weights, kv_bytes = self.weights(settings), self._bytes("kv_dtype")
-        costs = step_costs(
-            self.ready.shape, hardware,
-            drafting_of(
-                drafter_of(settings, weights), self.ready.shape, Row(context, 0), kv_bytes
-            ),
-            rows=settings.batch, context=context, gamma=settings.gamma,
-            weight_bytes=self._bytes("dtype"), kv_bytes=kv_bytes,
-        )  # fmt: skip
-        expected = self.book.expect(settings, weights)
+        hardware, rough = self._machine()
+        assert hardware is not None, "it has a price"
         omega = expected.tokens_per_step(settings.gamma)
+        if self.taken is not None:
+            price, rough = self.taken.put(price, settings, context, omega), False
         return Forecast(
-            speedup=float(costs.speedup(settings.gamma, omega)),
+            speedup=price.speedup(settings.gamma, omega),
             omega=omega,
-            plain_ms=float(costs.plain.total) * 1e3,
-            draft_ms=float(costs.draft.total + costs.select) * 1e3,
-            verify_ms=float(costs.verify.total) * 1e3,
-            step_ms=float(costs.step(settings.gamma)) * 1e3,
+            plain_ms=price.plain * 1e3,
+            draft_ms=price.draft * 1e3,
+            verify_ms=price.verify * 1e3,
+            step_ms=price.step(settings.gamma) * 1e3,
             hardware=hardware.label,
             rough=rough,
             acceptance=expected.source,
             assumed=not expected.measured,
+            run=self.taken.run if self.taken is not None else None,
         )
+
+    def learn(
+        self, run: int, settings: Settings, context: int, plain: Tally, drafted: Tally
+    ) -> None:  # fmt: skip
+        """A finished run: what its steps took corrects what is priced from now on. Its acceptance
+        is in the book already."""
+        price = None if self.unpriced(settings) else self._price(settings, context)
+        expected = self.book.expect(settings, self.weights(settings))
+        if price is None or expected is None:
+            return
+        omega = expected.tokens_per_step(settings.gamma)
+        found = Taken.of(run, settings, context, omega, price, plain, drafted)
+        self.taken = found or self.taken
+
+    def _price(self, settings: Settings, context: int) -> Price | None:
+        """By the cost model alone; None for an unknown machine."""
+        hardware, _ = self._machine() if self.ready is not None else (None, True)
+        if hardware is None:
+            return None
+        assert self.ready is not None
+        from magicdec.cli.prediction import drafter_of
+        from magicdec.profiles.costs.speculation import step_costs
+        from magicdec.profiles.drafter_costs import Row, drafting_of
+
+        kv_bytes = self._bytes("kv_dtype")
+        costs = step_costs(
+            self.ready.shape, hardware,
+            drafting_of(
+                drafter_of(settings, self.weights(settings)), self.ready.shape, Row(context, 0),
+                kv_bytes,
+            ),
+            rows=settings.batch, context=context, gamma=settings.gamma,
+            weight_bytes=self._bytes("dtype"), kv_bytes=kv_bytes,
+        )  # fmt: skip
+        return Price(
+            float(costs.plain.total), float(costs.draft.total + costs.select),
+            float(costs.verify.total), float(costs.rest),
+        )  # fmt: skip
 
     def memory(self, settings: Settings, context: int | None = None) -> float | None:
         """Bytes of weights and caches; what a pass needs besides is not in it."""

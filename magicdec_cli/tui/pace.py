@@ -1,59 +1,44 @@
-"""The steps of one pass as samples: medians by phase, and how sure a speedup is."""
+"""The steps of one pass as samples: their time per token, and how sure a speedup is."""
 
 from __future__ import annotations
 
 import math
-import statistics
-from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from magicdec.engine.events import PHASES, StepFinished
+from magicdec.engine.events import StepFinished
 
-KEPT = 1000  # steps that medians look back on
 FEWEST = 8  # steps on either side before a spread means anything
 NORMAL_95 = 1.96
-
-#: The phases of a step. Selection comes when a row is admitted, between steps.
-STEP_PHASES = tuple(name for name in PHASES if name not in ("prefill", "select"))
 
 
 @dataclass(slots=True)
 class Pace:
     """Fed with the steps of one pass."""
 
-    _phases: dict[str, deque[float]] = field(
-        default_factory=lambda: {name: deque(maxlen=KEPT) for name in (*STEP_PHASES, "step")}
-    )
     _steps: int = 0
-    _seconds: float = 0.0
+    _seconds: float = 0.0  # in steps
+    _waited: float = 0.0  # between them
     _tokens: int = 0
     _squares: tuple[float, float, float] = (0.0, 0.0, 0.0)  # sums of t², t·n and n²
 
     def add(self, event: StepFinished) -> None:
-        for name in STEP_PHASES:
-            self._phases[name].append(getattr(event.phases, name))
         seconds, tokens = event.phases.decode, sum(len(share.tokens) for share in event.rows)
-        self._phases["step"].append(seconds)
         self._steps += 1
+        self._waited += event.waited.decode
         self._seconds += seconds
         self._tokens += tokens
         tt, tn, nn = self._squares
         self._squares = (tt + seconds**2, tn + seconds * tokens, nn + tokens**2)
 
-    def median_ms(self, name: str) -> float | None:
-        """Of a phase of STEP_PHASES, or of whole steps ("step")."""
-        values = self._phases[name]
-        return statistics.median(values) * 1e3 if values else None
-
     @property
     def seconds_per_token(self) -> float | None:
-        """Of all rows together, without selection."""
-        return self._seconds / self._tokens if self._tokens else None
+        """Of all rows together, selection included."""
+        return (self._seconds + self._waited) / self._tokens if self._tokens else None
 
     @property
     def relative_variance(self) -> float | None:
-        """Of `seconds_per_token`, as a ratio of two sums over steps (delta method).
+        """Of the steps' seconds per token, as a ratio of two sums over steps (delta method).
 
         Steps are taken as independent, which a machine that slows down half-way is not.
         """
@@ -72,7 +57,7 @@ class Measured:
 
     speedup: float
     spread: float | None
-    final: bool  # False: the run goes on, and selection is not counted yet
+    final: bool  # False: the run goes on
 
 
 def live_speedup(plain: Pace, speculative: Pace) -> Measured | None:

@@ -11,7 +11,7 @@ from typing import Literal
 from magicdec.cli.knobs import Settings
 from magicdec.cli.live_state import PLAIN, SPECULATIVE, LiveState, RunInfo
 from magicdec.cli.tui.forecast import Forecast
-from magicdec.cli.tui.pace import KEPT, Measured, Pace, live_speedup, spread_of
+from magicdec.cli.tui.pace import Measured, Pace, live_speedup, spread_of
 from magicdec.engine.events import Event, StepFinished
 from magicdec.engine.report import Recorder, RunReport, Tally
 from magicdec.engine.verdict import Losslessness
@@ -21,6 +21,7 @@ Status = Literal[
     "starting", "plain", "speculative", "checking", "finished", "stopped", "failed"
 ]  # fmt: skip
 ENDED = ("finished", "stopped", "failed")
+KEPT = 1000  # steps whose times are exported
 
 
 @dataclass(slots=True)

@@ -57,6 +57,11 @@ class Tuning:
     log: deque[Line] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
 
     @property
+    def tuned_settings(self) -> int:
+        """How many settings the tuner's real runs measured."""
+        return sum(max(len(report.profile) - 1, 0) for report in self.tuned)
+
+    @property
     def current(self) -> RunState | None:
         """The run that is going on."""
         last = self.last

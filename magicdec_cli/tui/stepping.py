@@ -117,6 +117,14 @@ class TuiKnob:
             return "greedy" if value == 0 else f"{value:g}"
         return f"{value:,}" if isinstance(value, int) else str(value)
 
+    def begins(self, text: str) -> bool:
+        """Whether this may become a value of a numeric knob while it is typed."""
+        words = [*self.knob.words, *(["all"] if self.knob.unset else [])]
+        words += ["greedy"] if self.name == "temperature" else []
+        signs = ",." if self.knob.kind == "float" else ","
+        number = all(char.isdecimal() or char in signs for char in text)
+        return number or any(word.startswith(text) for word in words)
+
     def set(self, settings: Settings, text: str) -> Settings:
         """Raises ConfigError for a value that the knob, or the other settings, do not admit."""
         text = text.strip().replace(",", "") if self.numeric else text.strip()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from magicdec.cli.knobs import Settings
 from magicdec.cli.live_state import PLAIN, LiveState, RowState, RunInfo
 from magicdec.cli.tui.forecast import Forecast
 from magicdec.cli.tui.messages import Loading
-from magicdec.cli.tui.pace import STEP_PHASES, Measured
+from magicdec.cli.tui.pace import Measured
 from magicdec.cli.tui.runs import Pass, RunState
 from magicdec.cli.tui.state import Line, Phase, Tuning
 from magicdec.engine.events import PrefillProgress
@@ -39,8 +38,6 @@ class RunView:
     tally: Tally | None = None
     plain: Tally | None = None
     plain_run: int | None = None
-    medians: Mapping[str, float] = field(default_factory=dict)  # ms by phase, and of a "step"
-    plain_step_ms: float | None = None
     history: tuple[tuple[int, int], ...] = ()
     measured: Measured | None = None
     lossless: Losslessness | None = None
@@ -57,8 +54,8 @@ class RunView:
     @property
     def break_even(self) -> float | None:
         """Tokens per row and step at which this run would be as fast as plain decoding."""
-        step = self.medians.get("step")
-        return step / self.plain_step_ms if step and self.plain_step_ms and self.drafting else None
+        length = self.drafting.mean_acceptance_length if self.drafting else None
+        return length / self.measured.speedup if length and self.measured else None
 
     @property
     def gap(self) -> float | None:
@@ -80,6 +77,7 @@ class View:
     runs: tuple[RunView, ...]
     pinned: int | None
     log: tuple[Line, ...]
+    tuned: int = 0  # settings that the tuner ran, which are no runs of `runs`
     sweep: tuple[int, int] | None = None  # which of how many runs of a sweep goes on
 
 
@@ -101,7 +99,8 @@ class Viewer:
             self._view(run) if run is not None else None,
             _texts(main.state) if main is not None else None,
             tuple(self._view(known) for known in tuning.runs.values()),
-            tuning.pinned, tuple(tuning.log), tuning.sweep if tuning.phase == "running" else None,
+            tuning.pinned, tuple(tuning.log), tuning.tuned_settings,
+            tuning.sweep if tuning.phase == "running" else None,
         )  # fmt: skip
 
     def _view(self, run: RunState) -> RunView:
@@ -120,18 +119,15 @@ def run_view(tuning: Tuning, run: RunState) -> RunView:
         elapsed=(tuning.now() if run.ended is None else run.ended) - run.began, info=run.info,
         memory=sum(size for _, size in run.memory), predicted=run.predicted,
         plain=plain.tally if plain is not None else None, plain_run=run.plain_run,
-        plain_step_ms=plain.pace.median_ms("step") if plain is not None else None,
         measured=run.measured(plain), lossless=run.lossless,
     )  # fmt: skip
     return view if main is None else _with_pass(view, main)
 
 
 def _with_pass(view: RunView, main: Pass) -> RunView:
-    medians = {name: main.pace.median_ms(name) for name in (*STEP_PHASES, "step")}
     state = main.state
     return dataclasses.replace(
         view, title=state.title, share=state.share, prefill=state.prefill, tally=main.tally,
-        medians={name: ms for name, ms in medians.items() if ms is not None},
         history=tuple(main.history),
     )  # fmt: skip
 

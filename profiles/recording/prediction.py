@@ -47,6 +47,8 @@ class Predictor:
             verify=float(step.verify.total),
             select=float(key.gamma * step.select + step.refresh),
         )
+        if key.kind == "layers":  # what is accepted of an early exit cannot be assumed
+            return Predicted(None, times)
         if key.kind == "lookup":
             assumed = expected_of_lookup([r.tokens for r in requests], new_tokens, key.gamma)
         else:

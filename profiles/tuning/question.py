@@ -84,8 +84,8 @@ class Answer:
         return [one for each in self.verifications for one in each.measured()]
 
     def verdict(self, objective: Objective) -> Ranking[Measured] | None:
-        """None before everybody ran once."""
-        found = self.measured()
+        """None before a draft ran: plain decoding alone decides nothing."""
+        found = [one for each in self.verifications if each.tried for one in each.measured()]
         return verdict(found, objective) if found else None
 
     def cells(self) -> list[Cell]:

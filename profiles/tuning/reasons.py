@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
-from magicdec.profiles.storage.schema import Sample
 from magicdec.profiles.tuning.pricing import Option
+from magicdec.profiles.tuning.ran import step_s, step_tokens
 from magicdec.profiles.tuning.verdict import Measured
 
 IDEAL = {
@@ -44,8 +44,9 @@ def deciding(option: Option) -> str:
     return max(IDEAL, key=lambda term: speedups[term])
 
 
-def reason(option: Option) -> list[str]:
-    """Sentences about a speculative option: its costs, its acceptance, what decides."""
+def reason(option: Option, expected: float | None = None) -> list[str]:
+    """Sentences about a speculative option: its costs, its acceptance, what decides. expected: the
+    surveyed Ω, where the option's own length comes from runs."""
     price, gamma = option.price, option.candidate.gamma
     parts = [
         f"a draft step takes {price.draft / price.plain:.2f} of a plain step",
@@ -57,6 +58,8 @@ def reason(option: Option) -> list[str]:
     if option.interval is not None:
         low, high = option.interval
         reach = f" (95% {low:.2f} to {high:.2f})"
+    if expected is not None and f"{expected:.2f}" != f"{option.length:.2f}":
+        reach = f" (Ω {expected:.2f}, while all rows are decoded)"
     said = [
         f"{', '.join(parts).capitalize()}: γ {gamma} needs {price.needed(gamma):.2f} tokens per "
         f"step and gets {option.length:.2f}{reach}."
@@ -80,8 +83,8 @@ def measured_reason(mine: Measured, beside: Measured | Option) -> list[str]:
     pairs = [(a, b) for a, b in zip(mine.samples, mine.plain, strict=True) if a.steps and b.steps]
     said = []
     if pairs:
-        takes = median(_step_s(after) / _step_s(before) for after, before in pairs)
-        gives = median(_step_tokens(after) / _step_tokens(before) for after, before in pairs)
+        takes = median(step_s(after) / step_s(before) for after, before in pairs)
+        gives = median(step_tokens(after) / step_tokens(before) for after, before in pairs)
         said.append(
             f"Measured, not predicted: a step takes {takes:.2f} of a plain step and gives "
             f"{gives:.2f} times its tokens."
@@ -89,14 +92,6 @@ def measured_reason(mine: Measured, beside: Measured | Option) -> list[str]:
     reached = "reached" if isinstance(beside, Measured) else "is predicted to reach"
     said.append(f"What it builds on, {beside.candidate.label}, {reached} {beside.speedup:.2f}×.")
     return said
-
-
-def _step_s(sample: Sample) -> float:
-    return sample.seconds / sample.steps
-
-
-def _step_tokens(sample: Sample) -> float:
-    return sample.tokens / sample.steps
 
 
 def memory_reason(misfits: Sequence[Option], tried: int) -> list[str]:

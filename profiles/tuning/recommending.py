@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from magicdec.profiles.tuning.candidate import Candidate, Place
 from magicdec.profiles.tuning.choosing import fitting
-from magicdec.profiles.tuning.correcting import corrected, factors
+from magicdec.profiles.tuning.correcting import corrected
 from magicdec.profiles.tuning.objective import Objective
 from magicdec.profiles.tuning.pricing import Option
 from magicdec.profiles.tuning.question import Answer
+from magicdec.profiles.tuning.ran import as_ran, rounds_text
 from magicdec.profiles.tuning.reasons import measured_reason, memory_reason, reason
 from magicdec.profiles.tuning.verdict import Measured, unsteady
 
@@ -91,16 +92,17 @@ def _why_not(
         ]  # fmt: skip
         if ran:
             top = max(ran, key=objective.value)
-            low, high = min(top.speedups), max(top.speedups)
+            slower = max(top.speedups) <= 1
             yield (
-                f"The best draft that ran, {top.candidate.label}, reached {low:.2f}× to "
-                f"{high:.2f}×: {'slower' if high <= 1 else 'not faster in every round'}."
+                f"The best draft that ran, {top.candidate.label}, reached "
+                f"{rounds_text(top.speedups)}: "
+                f"{'slower' if slower else 'not faster in every round'}."
             )
             yield from _how(answer, top)
             return
     else:
         yield f"The best draft, {best.candidate.label}, is predicted to reach {best.speedup:.2f}×."
-    yield from reason(_as_run(answer, best))
+    yield from reason(best)
 
 
 def _how(answer: Answer, chosen: Rating) -> list[str]:
@@ -109,16 +111,17 @@ def _how(answer: Answer, chosen: Rating) -> list[str]:
     if variant is None:
         option = answer.option_of(chosen)
         assert option is not None, "what ran is an option or a variant"
-        return reason(_as_run(answer, option))
+        return _reason(answer, option, chosen)
     assert isinstance(chosen, Measured), "a variant is not predicted"
     ran = (one for one in answer.measured() if one.place == chosen.place)
     beside = next((one for one in ran if one.candidate == variant.base.candidate), None)
     return measured_reason(chosen, beside or corrected(variant.base, answer.factors()))
 
 
-def _as_run(answer: Answer, option: Option) -> Option:
-    """At the step times of its own real runs, where it has some."""
-    for cell in answer.cells():
-        if cell.key == option.candidate.key(option.place):
-            return corrected(option, factors([(option, cell.step)]))
-    return option
+def _reason(answer: Answer, option: Option, chosen: Rating) -> list[str]:
+    """By its own real runs, where it has some."""
+    if not isinstance(chosen, Measured):
+        return reason(option)
+    key = option.candidate.key(option.place)
+    steps = (cell.step.select for cell in answer.cells() if cell.key == key)
+    return reason(as_ran(option, chosen, next(steps, None) or 0.0), option.length)

@@ -404,7 +404,7 @@ def test_other_drafters_are_priced(capsys: pytest.CaptureFixture[str]) -> None:
     assert (itself, who) == ("the model itself", "lookup")
     assert lookup["draft_step_ms"] == 0 and lookup["draft_kv_bytes"] == 0
     assert lookup["speedup"] > own["speedup"]
-    who, exit = cell("--draft", "layers:16")
+    who, exit = cell("--draft", "layers:16", "--alpha", ".2")
     assert "16 layers" in who and exit["draft_step_ms"] < own["draft_step_ms"]
     assert exit["weights_bytes"] == own["weights_bytes"]
     assert cell("--draft", "llama-3.2-1b") == cell("--draft-model", "llama-3.2-1b")
@@ -414,7 +414,8 @@ def test_other_drafters_are_priced(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("--draft", "layers:99"), ("--draft", "layers:x"), ("--draft", "lookup", "--budget", "64"),
+    [("--draft", "layers:99", "--alpha", ".2"), ("--draft", "layers:x"), ("--draft", "layers:16"),
+     ("--draft", "lookup", "--budget", "64"),
      ("--draft", "lookup", "--draft-model", "llama-3.2-1b"), ("--draft", "no-such-model"),
      ("--draft", "lookup+self"), ("--draft", "layers:16+self"), ("--draft", "llama-3.2-1b+self")],
 )  # fmt: skip

@@ -96,7 +96,9 @@ def test_who_drafts_is_a_knob_and_what_has_no_price_says_so(
         assert app.controller.settings.draft == "lookup"
         assert "no preview: costs are known of" in text_of(app)
         await pilot.press("enter", "tab", *"layers:20", "enter")
+        await settle(pilot)
         assert app.controller.settings.draft == "layers:20"
+        assert "acceptance unknown: press r" in text_of(app) and "▲" not in text_of(app)
         for cascade in ("layers:2+self", "tiny+self"):
             await pilot.press("enter", "tab", *cascade, "enter")
             await settle(pilot)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -13,11 +15,22 @@ from magicdec_scripted import READY, SETTINGS, a_run, plain_events, speculative_
 
 from magicdec.cli.console import ASCII, Symbols
 from magicdec.cli.knobs import Settings
-from magicdec.cli.tui.acceptances import Book
+from magicdec.cli.live_state import PLAIN, SPECULATIVE
+from magicdec.cli.tui.acceptances import Book, Expected
 from magicdec.cli.tui.forecast import Forecaster
 from magicdec.cli.tui.graphs import Point, curve_graph, share_graph
-from magicdec.cli.tui.messages import Gone, Happened, Loading, Open, Run, Stop
+from magicdec.cli.tui.messages import (
+    Gone,
+    Happened,
+    Loading,
+    Open,
+    PassBegan,
+    Run,
+    RunBegan,
+    Stop,
+)
 from magicdec.cli.tui.pace import Pace, bucketed, live_speedup, spread_of
+from magicdec.cli.tui.runs import RunState
 from magicdec.cli.tui.screens.layout import size_class
 from magicdec.cli.tui.stepping import around, tui_knobs
 from magicdec.cli.tui.wire import decode, encode
@@ -71,36 +84,52 @@ def test_pooling_keeps_every_step_and_weighs_by_what_was_drafted() -> None:
     assert bucketed([], 5) == []
 
 
+def expected(book: Book, settings: Settings, weights: str) -> Expected:
+    found = book.expect(settings, weights)
+    assert found is not None
+    return found
+
+
 def test_acceptance_is_measured_interpolated_or_assumed_and_says_so() -> None:
     book = Book()
-    assert not book.expect(SETTINGS, "int8").measured
+    expect = partial(expected, book)
+    assert not expect(SETTINGS, "int8").measured
     low, high = (Settings(budget=b) for b in (64, 256))
     book.learn(1, low, "int8", (0.6, 0.3))
     book.learn(2, high, "int8", (0.8, 0.6))
-    assert book.expect(high, "int8").tokens_per_step(2) == pytest.approx(1 + 0.8 + 0.6)
-    middle = book.expect(Settings(budget=128), "int8")  # half-way on a logarithmic scale
+    assert expect(high, "int8").tokens_per_step(2) == pytest.approx(1 + 0.8 + 0.6)
+    middle = expect(Settings(budget=128), "int8")  # half-way on a logarithmic scale
     assert middle.rates == pytest.approx(((0.6 + 0.8) / 2, (0.5 + 0.75) / 2))
     assert "run 1" in middle.source and "run 2" in middle.source
-    assert book.expect(Settings(budget=1024), "int8").rates == book.expect(high, "int8").rates
-    assert not book.expect(Settings(budget=256, selector="streaming"), "int8").measured
-    assert not book.expect(high, "same").measured
-    assert not book.expect(Settings(budget=256, temperature=0.7), "int8").measured
+    assert expect(Settings(budget=1024), "int8").rates == expect(high, "int8").rates
+    assert not expect(Settings(budget=256, selector="streaming"), "int8").measured
+    assert not expect(high, "same").measured
+    assert not expect(Settings(budget=256, temperature=0.7), "int8").measured
 
 
 def test_a_run_tells_more_than_a_calibration_and_either_more_than_an_assumption() -> None:
     book = Book()
-    settings = Settings(budget=256)
+    expect, settings = partial(expected, book), Settings(budget=256)
     book.learn(3, settings, "int8", (0.5,))
     book.learn_calibrated("snapkv", 256, "int8", (0.9,))
-    assert book.expect(settings, "int8").rates == (0.5,)
+    assert expect(settings, "int8").rates == (0.5,)
     book.learn_calibrated("streaming", 256, "int8", (0.9,))
-    assert "calibration" in book.expect(Settings(selector="streaming"), "int8").source
+    assert "calibration" in expect(Settings(selector="streaming"), "int8").source
+
+
+def test_of_early_exits_no_acceptance_is_assumed() -> None:
+    book, exit = Book(), Settings(draft="layers:10")
+    assert book.expect(exit, "same") is None
+    book.learn(2, exit, "same", (0.13,))
+    found = book.expect(exit, "same")
+    assert found is not None and found.rates == (0.13,)
+    assert book.expect(Settings(draft="layers:10", temperature=0.1), "same") is None
 
 
 def test_a_longer_draft_goes_on_at_the_last_rate() -> None:
     book = Book()
     book.learn(1, SETTINGS, "same", (0.5, 0.25))
-    omega = book.expect(SETTINGS, "same").tokens_per_step(4)
+    omega = expected(book, SETTINGS, "same").tokens_per_step(4)
     assert omega == pytest.approx(1 + 0.5 + 0.25 + 0.125 + 0.0625)
 
 
@@ -119,6 +148,52 @@ def test_a_forecast_is_the_cost_models_and_is_labelled(forecaster: Forecaster) -
     assert forecaster.forecast(Settings(context=1000, gamma=0)) is None
     assert forecaster.forecast(Settings(context=None)) is None
     assert forecaster.forecast(Settings(context=None), context=1000) is not None
+
+
+def test_after_a_run_the_preview_of_its_settings_is_what_was_measured(
+    forecaster: Forecaster,
+) -> None:
+    run = RunState(1, SETTINGS, 0.0)
+    for report in a_run(1):
+        match report:
+            case RunBegan():
+                run.info = report.info
+            case PassBegan():
+                run.begin_pass(report.title, None)
+            case Happened():
+                assert run.main is not None
+                run.main.add(report.event)
+    plain, drafted = run.passes[PLAIN], run.passes[SPECULATIVE]
+    measured = run.measured(plain)
+    assert measured is not None and run.info is not None
+    shares, weights = drafted.tally.acceptance_rate_per_position, forecaster.weights(SETTINGS)
+    forecaster.book.learn(1, SETTINGS, weights, shares)
+    before = forecaster.forecast(SETTINGS)
+    forecaster.learn(1, SETTINGS, run.info.context, plain.tally, drafted.tally)
+    after = forecaster.forecast(SETTINGS)
+    assert before is not None and before.rough and before.run is None
+    assert after is not None and not after.rough and after.run == 1
+    assert after.speedup == pytest.approx(measured.speedup) != before.speedup
+    assert after.break_even == pytest.approx(after.omega / measured.speedup)
+    tally = drafted.tally
+    assert after.step_ms == pytest.approx(tally.decode_seconds / tally.steps * 1e3)
+    assert after.plain_ms == pytest.approx(plain.tally.decode_seconds / plain.tally.steps * 1e3)
+    longer = forecaster.forecast(dataclasses.replace(SETTINGS, max_new_tokens=1000))
+    assert longer is not None and longer.speedup > after.speedup, "selection is spread wider"
+    assert forecaster.ready == READY
+    forecaster.see(READY)
+    assert forecaster.forecast(SETTINGS) == after, (
+        "a tuning that calibrated nothing changes nothing"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [("budget", "2,048", "e"), ("context", "al", "x"), ("temperature", "0.7", "0.7e"),
+     ("gamma", "adapt", "adaptor"), ("batch", "16", "1.5")],
+)  # fmt: skip
+def test_only_what_may_become_a_value_can_be_typed(name: str, good: str, bad: str) -> None:
+    assert KNOBS[name].begins(good) and not KNOBS[name].begins(bad)
 
 
 def test_the_draft_weights_follow_the_engines_rule(forecaster: Forecaster) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
+
 import pytest
 from magicdec_scripted import (
     READY,
@@ -19,12 +23,12 @@ from textual.pilot import Pilot
 
 from magicdec.cli.live_state import PLAIN
 from magicdec.cli.tui.app import TuningApp
-from magicdec.cli.tui.messages import (
-    Happened,
-    PassBegan,
-)
+from magicdec.cli.tui.messages import Happened, PassBegan, TuneEnded
 from magicdec.cli.tui.panels.runs import RunsPanel
 from magicdec.cli.tui.screens.dialogs import MessageDialog
+from magicdec.cli.tui.screens.export import export_to
+from magicdec.cli.tui.session_log import recorded_run
+from magicdec.profiles.storage.encoding import cell_to_json, header_to_json
 
 Size = tuple[int, int]
 
@@ -147,5 +151,51 @@ def test_it_survives_being_resized_while_a_run_goes_on(app: TuningApp, link: Scr
             screen_text(app)
             if size[0] == 59:
                 assert "speedup" not in text_of(app) and "measured" in text_of(app)
+
+    drive(app, steps)
+
+
+def test_the_phases_add_up_to_the_step_and_the_break_even_to_the_speedup(
+    app: TuningApp, link: ScriptedLink
+) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
+        link.tell(READY)
+        await pilot.press("r")
+        link.tell(*a_run(1))
+        await settle(pilot)
+        text = text_of(app)
+        parts = [
+            float(ms)
+            for ms in re.findall(r"(?:select|draft|verify|commit|other) .* ([\d.]+) +\d+%", text)
+        ]
+        assert len(parts) == 5
+        (step,) = re.findall(r"step ([\d.]+)   plain", text)
+        assert sum(parts) == pytest.approx(float(step), abs=0.08)
+        (speedup,) = re.findall(r"measured .* ([\d.]+)×", text)
+        (even, now) = re.findall(r"break-even length ([\d.]+), now ([\d.]+)", text)[0]
+        assert float(now) / float(even) == pytest.approx(float(speedup), rel=0.01)
+
+    drive(app, steps, (120, 40))
+
+
+def test_what_the_tuner_ran_is_counted_where_runs_are_and_named_in_an_export(
+    app: TuningApp, link: ScriptedLink, tmp_path: Path
+) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
+        link.tell(READY)
+        await pilot.press("r")
+        link.tell(*a_run(1))
+        await settle(pilot)
+        tuning = app.controller.tuning
+        profile = recorded_run(tuning.runs[1], tuning)
+        assert profile is not None
+        lines = [header_to_json(profile.header), *map(cell_to_json, profile.cells * 2)]
+        tuning.apply(TuneEnded(-1, "finished", profile=tuple(map(json.dumps, lines))))
+        app.main.refresh_view()
+        await pilot.press("5")
+        await settle(pilot)
+        assert "+ 2 of the tuner" in text_of(app)
+        said = export_to(str(tmp_path / "out.csv"), tuning, str)
+        assert said.startswith("1 run and 2 settings of the tuner in ")
 
     drive(app, steps)

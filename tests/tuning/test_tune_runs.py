@@ -125,7 +125,7 @@ def test_a_grid_is_decided_by_real_runs_in_each_context(
 def test_the_map_around_a_single_place(tune: Tune) -> None:
     asked = (*FEW, "--context", "120", "--verify", "0")
     page = tune(*asked)
-    assert "where it would pay; batch down, context across" in page
+    assert "where it would pay, best draft of each place; batch down" in page
     assert "with the acceptance of context 120" in page
     (answer,) = json.loads(tune(*asked, *JSON))["contexts"]
     places = {(o["batch"], o["context"]) for o in answer["around"]}

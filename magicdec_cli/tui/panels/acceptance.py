@@ -15,7 +15,7 @@ WIDEST = 120  # columns of the graph; more say nothing new
 
 class AcceptancePanel(Panel):
     key, title = "1", "acceptance"
-    terms = ("acceptance rate", "mean length", "drafted", "accepted", "num_spec_steps")
+    terms = ("acceptance rate", "mean length", "drafted", "accepted", "row steps")
     about = (
         "Each column is one step, or several pooled when there are more steps than columns: "
         "accepted / drafted over all rows, from the first step at the left, always on a scale "

@@ -85,6 +85,7 @@ class CurvePanel(Panel):
             legend.append("..." if plain else "───", "cyan").append(" predicted  ", "dim")
         legend.append("o" if plain else "●", "green").append(" measured", "dim")
         if now is not None:
+            legend.append("  +" if plain else "  ◆", "bold").append(" now", "dim")
             guesses = ["rough costs"] * now.rough + ["assumed acceptance"] * now.assumed
             legend.append(f"  ({', '.join(guesses)})" if guesses else f"  {now.acceptance}", "dim")
         elif unpriced:

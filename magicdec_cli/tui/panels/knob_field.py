@@ -126,7 +126,8 @@ class KnobField(Widget, can_focus=True):
         elif event.key == "backspace":
             self._typed = self._typed[:-1]
         elif event.is_printable and event.character and len(self._typed) < LONGEST:
-            self._typed += event.character
+            typed = self._typed + event.character
+            self._typed = typed if self.knob.begins(typed) else self._typed
         event.stop()
         event.prevent_default()
         self.refresh()

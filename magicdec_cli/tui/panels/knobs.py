@@ -19,8 +19,8 @@ from magicdec.cli.tui.panels.knob_field import KnobField
 from magicdec.cli.tui.stepping import TuiKnob
 from magicdec.cli.tui.view import View
 
-GIB = 2**30
-MEMORY_BAR = 8
+GB = 1e9
+MEMORY_BAR, GAP = 8, 3
 
 
 class KnobsPanel(Framed):
@@ -76,15 +76,16 @@ def preview_lines(
     first, second = [Text(plain_text(reason, look), "dim")], []
     if forecast is not None:
         ratio = Text.assemble(("preview ", "dim")).append_text(ratio_text(forecast.speedup, look))
-        costs = f"rough costs of {forecast.hardware}" if forecast.rough else "calibrated costs"
-        first = [ratio, Text(forecast.acceptance, "dim"), Text(costs, "dim")]
-        omega = "length" if look.rule == "-" else "Ω"
+        first = [ratio, Text(forecast.acceptance, "dim"), Text(_costs(forecast), "dim")]
+        omega = "len" if look.rule == "-" else "Ω"
         second = [
             _fact(omega, f"{forecast.omega:.2f}", f"break-even {forecast.break_even:.2f}"),
             _fact("step", f"{forecast.step_ms:.1f} ms", f"plain {forecast.plain_ms:.1f}"),
         ]
     if needed is not None and room:
-        second.insert(0, _memory(needed, room, look))
+        memory = [_memory(needed, room, look, barred) for barred in (True, False)]
+        wanted = sum(fact.cell_len + GAP for fact in (memory[0], *second)) - GAP
+        second.insert(0, memory[wanted > width])
     return Text("\n").join([_joined(first, width), _joined(second, width)])
 
 
@@ -92,7 +93,7 @@ def _joined(facts: Sequence[Text], width: int) -> Text:
     """As many facts as there is room for, none cut but the first where it must be."""
     line = Text(no_wrap=True, overflow="crop", end="")
     for fact in facts:
-        gap = 3 if line else 0
+        gap = GAP if line else 0
         if not line or line.cell_len + gap + fact.cell_len <= width:
             line.append(" " * gap).append_text(fact)
     return line
@@ -102,9 +103,18 @@ def _fact(name: str, value: str, more: str) -> Text:
     return Text.assemble((f"{name} ", "dim"), (value, "bold"), (f", {more}", "dim"))
 
 
-def _memory(needed: float, room: int, look: Symbols) -> Text:
+def _costs(forecast: Forecast) -> str:
+    """Whose step times a forecast goes by."""
+    if forecast.run is not None:
+        return f"step times of run {forecast.run}"
+    return f"rough costs of {forecast.hardware}" if forecast.rough else "calibrated costs"
+
+
+def _memory(needed: float, room: int, look: Symbols, barred: bool) -> Text:
     share = needed / room
     style = "red" if share > 1 else "yellow" if share > 0.8 else "green"
-    text = Text.assemble(("memory ", "dim"), bar(share, MEMORY_BAR, style, look))
+    text = Text("memory ", "dim")
+    if barred:
+        text = Text.assemble(text, bar(share, MEMORY_BAR, style, look), " ")
     mark = f" {look.cross}" if share > 1 else ""
-    return text.append(f" {needed / GIB:.1f} of {room / GIB:.1f} GiB{mark}", "dim")
+    return text.append(f"{needed / GB:.1f} of {room / GB:.1f} GB{mark}", "dim")

@@ -9,20 +9,21 @@ from magicdec.cli.live_state import prefill_rate, prefill_seconds_left
 from magicdec.cli.number_lines import PHASE_STYLES
 from magicdec.cli.tui.panels.base import Panel, fact, faint
 from magicdec.cli.tui.view import RunView, View
+from magicdec.engine.report import Tally
 
 WIDEST = 76
 
 
 class PhasesPanel(Panel):
-    key, title = "2", "step, median ms"
+    key, title = "2", "step, ms"
     terms = (
-        "step", "median ms", "select", "draft", "verify", "commit", "other", "plain step",
+        "step", "ms/step", "select", "draft", "verify", "commit", "other", "plain step",
         "tokens/s", "prefill", "reused",
     )  # fmt: skip
     about = (
-        "Milliseconds of one step of the whole batch, the median over its last 1,000 steps; the "
-        "share is of all time after prefill. Selection happens once per row, before its first "
-        "step: its milliseconds are spread over the steps when the run ends."
+        "Milliseconds of one step of the whole batch: all time after prefill, spread over the "
+        "steps, and what share of it each phase takes. Selection is in it, although a static "
+        "selector chooses once per row, before its first step: a short run pays more of it a step."
     )
 
     def lines(self, view: View, width: int, height: int) -> list[Text]:
@@ -32,24 +33,16 @@ class PhasesPanel(Panel):
         width = min(width, WIDEST)
         if run.prefill is not None:
             return self._prefill(run, width)
-        names = [name for name in PHASE_STYLES if self._ms(run, name) is not None]
-        lines = [self._phase(run, name, width) for name in names[: height - 1]]
-        return [*lines, *[Text("")] * (height - 1 - len(lines)), self._totals(run, width)]
+        times = _step_ms(run.tally)
+        shown = [
+            self._phase(name, times[name], times["step"], width)
+            for name in PHASE_STYLES
+            if name in times
+        ][: height - 1]
+        return [*shown, *[Text("")] * (height - 1 - len(shown)), self._totals(run, width)]
 
-    def _ms(self, run: RunView, name: str) -> float | None:
-        tally = run.tally
-        assert tally is not None
-        if name == "select":
-            seconds = tally.phases.select
-            return seconds / tally.steps * 1e3 if seconds and tally.steps else None
-        if name == "draft" and run.drafting is None:
-            return None
-        return run.medians.get(name)
-
-    def _phase(self, run: RunView, name: str, width: int) -> Text:
-        assert run.tally is not None
-        ms, decode = self._ms(run, name) or 0.0, run.tally.phases.decode
-        share = getattr(run.tally.phases, name) / decode if decode else 0.0
+    def _phase(self, name: str, ms: float, step: float, width: int) -> Text:
+        share = ms / step if step else 0.0
         style = PHASE_STYLES[name]
         cells = bar(share, width - 21, style, self.look)
         line = Text.assemble(
@@ -60,10 +53,12 @@ class PhasesPanel(Panel):
 
     def _totals(self, run: RunView, width: int) -> Text:
         """As many of the numbers as there is room for, none cut."""
-        step, speed = run.medians.get("step"), run.tally.tokens_per_s if run.tally else None
+        assert run.tally is not None
+        step, speed = _step_ms(run.tally).get("step"), run.tally.tokens_per_s
         facts = [fact("step", f"{step:.1f}" if step else "-")]
-        if run.plain_step_ms and run.drafting is not None:
-            facts.append(fact("plain", f"{run.plain_step_ms:.1f}"))
+        plain = _step_ms(run.plain).get("step") if run.plain and run.drafting else None
+        if plain:
+            facts.append(fact("plain", f"{plain:.1f}"))
         if speed:
             facts.append(Text.assemble((f"{speed:,.1f}", "bold"), (" tok/s", "dim")))
         line = facts[0]
@@ -87,3 +82,17 @@ class PhasesPanel(Panel):
             lines.append(fact("speed", f"{speed:,.0f} tokens/s", width=8))
             lines.append(fact("left", f"at most {left:,.0f} s", width=8))
         return lines
+
+
+def _step_ms(tally: Tally) -> dict[str, float]:
+    """Milliseconds by phase, which add up to those of a "step"; {} before there is one."""
+    if not tally.steps:
+        return {}
+    seconds = {name: getattr(tally.phases, name) for name in PHASE_STYLES} | {
+        "step": tally.decode_seconds
+    }
+    return {
+        name: value / tally.steps * 1e3
+        for name, value in seconds.items()
+        if value or name not in ("select", "draft")
+    }

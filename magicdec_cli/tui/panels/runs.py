@@ -41,7 +41,8 @@ class RunsPanel(Framed):
         "speedup, decode", "predicted", "lossless", "pinned", "vs pinned",
     )  # fmt: skip
     about = (
-        "Every run of this tuning. Enter or a click shows a run in the other panels, c pins the "
+        "Every run of yours; settings that the tuner ran are counted above, and are in exports and "
+        "the log's file. Enter or a click shows a run in the other panels, c pins the "
         "one that is shown; a click on a heading, or s, sorts."
     )
 
@@ -60,6 +61,8 @@ class RunsPanel(Framed):
         self._cells: dict[int, tuple[str, ...]] = {}
         self._order: list[int] = []
         self._view: View | None = None
+        self._sorting = ""  # as the title says it
+        self._tuned = 0
 
     @property
     def columns(self) -> dict[str, Sort]:
@@ -94,6 +97,9 @@ class RunsPanel(Framed):
 
     def show(self, view: View) -> None:
         self._view = view
+        if view.tuned != self._tuned:
+            self._tuned = view.tuned
+            self._entitle()
         runs = sorted(view.runs, key=self.columns[self._sort], reverse=self._down)
         order = [run.number for run in runs]
         if order == self._order:
@@ -112,9 +118,14 @@ class RunsPanel(Framed):
             self._down = not self._down if column == self._sort else column != "run"
         self._sort = column
         mark = self.look.down if self._down else self.look.up
-        self.retitle(f"by {column} {mark}" if column != "run" or self._down else "")
+        self._sorting = f"by {column} {mark}" if column != "run" or self._down else ""
+        self._entitle()
         if self._view is not None:
             self.show(self._view)
+
+    def _entitle(self) -> None:
+        tuned = f"+ {self._tuned} of the tuner" if self._tuned else ""
+        self.retitle(f"{tuned} {self._sorting}".strip())
 
     def _rebuild(self, runs: list[RunView], view: View) -> None:
         table = self.table

@@ -85,7 +85,9 @@ def _guesses(run: RunView) -> str:
     if forecast is None:
         return ""
     if forecast.rough and forecast.assumed:
-        return "rough costs, acceptance"
+        from magicdec.cli.predict_input import ASSUMED_ALPHA  # numpy
+
+        return f"rough costs, {rate(ASSUMED_ALPHA)} assumed"
     return "rough costs" * forecast.rough + "assumed acceptance" * forecast.assumed
 
 

@@ -92,5 +92,9 @@ def export_to(path: str, tuning: Tuning, picture: Callable[[], str]) -> str:
         with ProfileWriter(target, profile.header) as writer_:
             for cell in profile.cells:
                 writer_.append(cell)
-    count = len(profile.cells)
-    return f"{count} run{'s' * (count != 1)} in {target}"
+    tuned = tuning.tuned_settings
+    count = len(profile.cells) - tuned
+    said = [f"{count} run{'s' * (count != 1)}"] if count or not tuned else []
+    if tuned:
+        said.append(f"{tuned} setting{'s' * (tuned != 1)} of the tuner")
+    return f"{' and '.join(said)} in {target}"
