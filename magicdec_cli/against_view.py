@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from magicdec.cli.console import TERMINAL, Symbols, symbols
+from magicdec.cli.output_file import written
 from magicdec.cli.tables import Cell, Format, print_json, print_listing
-from magicdec.engine.errors import ConfigError, require
+from magicdec.engine.errors import require
 
 if TYPE_CHECKING:
     from magicdec.cli.columns import Column, Row
@@ -59,11 +60,8 @@ def _written(output: Path | None) -> Iterator[None]:
     if output is None:
         yield
         return
-    try:
-        with output.open("w", encoding="utf-8") as file, contextlib.redirect_stdout(file):
-            yield
-    except OSError as error:
-        raise ConfigError(f"{output}: cannot be written: {error.strerror}") from error
+    with written(output) as file, contextlib.redirect_stdout(file):
+        yield
 
 
 def _print(compared: Sequence[Compared], found: Sequence[Summary], format: str) -> None:

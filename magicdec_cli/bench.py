@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from magicdec.cli.output_file import check_output
+
 if TYPE_CHECKING:
     from magicdec.profiles.bench.measurement import Measurement
 
@@ -43,6 +45,7 @@ def bench(
     """Measures decoding, attention, search against floors, transformers; surveys against runs."""
     console = Console()
     judged: list[Measurement] = []
+    check_output(output)
     with output.open("w") as lines:
         for m in measurements(part or list(PARTS), model, document, kv_dtype):
             console.print(f"{m.name:<46} {m.value:7.2f} {m.unit:<2} {_goal(m):<9} {m.note}")

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from magicdec.cli.console import TERMINAL
+from magicdec.cli.output_file import check_output, goes_on, unfinished
 
 GROUPS = ("Model",)  # of the knobs: the rest does not change what a pass takes
 
@@ -46,7 +47,9 @@ def calibrate(
 
     if show:
         return calibrating.show(settings, flags.get("model") is not None, json)
-    from magicdec.cli.interrupts import before_exit
+    if check is not None:
+        check_output(check, "--check", inputs=[doc], continued=True)
+    from magicdec.cli.interrupts import INTERRUPTED, before_exit
     from magicdec.cli.progress import choose_display
 
     display = choose_display(quiet)
@@ -55,6 +58,16 @@ def calibrate(
         if check is not None:
             return calibrating.check(settings, doc, check, display)
         found = calibrating.calibrate(settings, doc, display.loading)
+    except KeyboardInterrupt:
+        if check is None:
+            raise
+        display.close()
+        TERMINAL.note(f"interrupted: {goes_on(check)}")
+        return INTERRUPTED
+    except OSError as error:
+        if check is None:
+            raise
+        raise unfinished(check, error) from error
     finally:
         display.close()
     calibrating.report(found, json)

@@ -63,10 +63,16 @@ def calibrate(settings: Settings, document: str, progress: Progress) -> Found:
 
 
 def check(settings: Settings, document: str, path: Path, display: Display) -> int | None:
-    """Real steps beside predictions; prints a line for each cell, then the errors."""
+    """Real steps beside predictions; prints a line for each cell, then the errors.
+
+    Raises OSError where the file cannot be written any more.
+    """
+    from magicdec.profiles.bench.check_file import read_cells
+
     text = read_document(document)
+    done = {cell.place: cell for cell in read_cells(path)}
     session = open_session(settings, display.loading)
-    from magicdec.profiles.bench.checking import Check, read_cells, summary
+    from magicdec.profiles.bench.checking import Check, summary
 
     fingerprint = fingerprint_of(session.environment())
     calibration = load_calibration(session.model_name, fingerprint)
@@ -76,18 +82,17 @@ def check(settings: Settings, document: str, path: Path, display: Display) -> in
     if stale:
         raise ConfigError(f"the calibration is stale ({stale}); run `magicdec calibrate` again")
     bench = Check(session, text, calibration)
-    done = read_cells(path)
     for share in bench.prefill():
         display.loading("prefill", share)
     display.close()
-    for cell in bench.run({(c.context, c.budget) for c in done}, path):
-        done.append(cell)
+    for cell in bench.run(list(done.values()), path):
+        done[cell.place] = cell
         TERMINAL.note(
             f"B {cell.rows}, context {cell.context:,}, budget {cell.budget}, γ {cell.gamma}: "
             f"predicted {cell.predicted:.2f}×, measured {cell.measured:.2f}×, "
             f"error {cell.error:+.1%}"
         )
-    errors = summary(done)
+    errors = summary(list(done.values()))
     print(
         f"{len(done)} cells: error of the predicted speedup median {errors.median:.1%}, "
         f"p90 {errors.p90:.1%}, bias {errors.bias:+.1%}; right side of 1 in "

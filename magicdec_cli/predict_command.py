@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar, get_args
 
 import typer
 
+from magicdec.cli.output_file import check_output, same_file
 from magicdec.engine.errors import ConfigError, require
+from magicdec.engine.loading.files import user_path
 
 T = TypeVar("T")
 PredictFormat = Literal["table", "md", "csv", "jsonl", "json"]
@@ -183,6 +185,10 @@ def predict(
     Prices a plain step, a draft step and a verify pass for every batch, context, budget and γ, and
     says what bounds each, what acceptance a speedup takes, and what fits in memory.
     """
+    for option, path in (("--output", output), ("--svg", svg)):
+        if path is not None:
+            names = (model, draft_model, draft, hardware, alpha and alpha.removeprefix("@"))
+            check_output(path, option, inputs=_read([name for name in names if name], against))
     if against is not None or fit:
         asked_besides = {
             "--model": model, "--hardware": hardware, "--batch": batch, "--context": context,
@@ -197,7 +203,7 @@ def predict(
         return _against(against, format or _format_of(output), fit, output, asked_besides)
 
     require(
-        svg is None or output is None or svg.absolute() != output.absolute(),
+        svg is None or output is None or not same_file(svg, output),
         f"--svg and --output are both {svg}; give the map a file of its own",
     )
     from magicdec.cli.predict_input import Options, question
@@ -223,8 +229,13 @@ def predict(
 
     if svg is not None:
         draw(asked, grid, svg)
-    deliver(asked, grid, chosen, output, heatmap)
-    return None
+    return deliver(asked, grid, chosen, output, heatmap)
+
+
+def _read(names: Sequence[str], against: Path | None) -> Sequence[Path]:
+    """The files that options may name."""
+    found = [path for name in names for path in (user_path(name), user_path(name) / "config.json")]
+    return found if against is None else [*found, against]
 
 
 def _unless(value: T, usual: T) -> T | None:

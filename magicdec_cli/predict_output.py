@@ -6,39 +6,53 @@ import csv
 import itertools
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, TextIO
 
 from magicdec.cli.console import TERMINAL, Symbols
+from magicdec.cli.interrupts import INTERRUPTED
+from magicdec.cli.output_file import written
 from magicdec.cli.predict_input import Question
 from magicdec.cli.tables import print_json, print_listing
-from magicdec.engine.errors import ConfigError, require
+from magicdec.engine.errors import require
 from magicdec.profiles.costs.grid import Grid
 
 MOST_THRESHOLDS = 32  # budgets in the JSON document that have them
 
 
-def deliver(asked: Question, grid: Grid, format: str, output: Path | None, heatmap: bool) -> None:
-    """Writes all of it. Raises ConfigError for a file that cannot be written, and before it is
-    opened (what it held is gone then) for a grid that no table can show."""
+def deliver(
+    asked: Question, grid: Grid, format: str, output: Path | None, heatmap: bool
+) -> int | None:
+    """Writes all of it; of rows, Ctrl-C keeps those that are written by then.
+
+    Raises ConfigError for a file that cannot be written, and for a grid that no table can show.
+    """
     if format == "table":
         from magicdec.cli.predict_page import refuse_long_table
 
         refuse_long_table(grid, heatmap)
-    with _stream(output) as stream:
-        if format == "table":
-            _page(asked, grid, stream, heatmap)
-            return
+    else:
         for note in asked.notes:
             TERMINAL.note(f"note: {note}")
-        if format == "md":
-            _markdown(asked, grid, stream)
-        elif format == "json":
-            _document(asked, grid, stream)
-        else:
-            _flat(asked, grid, stream, format)
+    by_row = format in ("csv", "jsonl")
+    try:
+        with nullcontext(sys.stdout) if output is None else written(output, kept=by_row) as stream:
+            if format == "table":
+                _page(asked, grid, stream, heatmap)
+            elif format == "md":
+                _markdown(asked, grid, stream)
+            elif format == "json":
+                _document(asked, grid, stream)
+            else:
+                _flat(asked, grid, stream, format)
+    except KeyboardInterrupt:
+        if output is None:
+            raise
+        kept = "holds the rows finished so far" if by_row else "is not written"
+        TERMINAL.note(f"interrupted: {output} {kept}")
+        return INTERRUPTED
+    return None
 
 
 def draw(asked: Question, grid: Grid, path: Path) -> None:
@@ -51,7 +65,7 @@ def draw(asked: Question, grid: Grid, path: Path) -> None:
         f"--svg draws one budget, not {len(grid.axes.budget)}; give --budget one value",
     )
     notes = [map_title(grid, 0), f"costs: {provenance(asked)}", *asked.notes]
-    with _stream(path) as stream:
+    with written(path) as stream:
         stream.write(heat_svg(speedup_map(grid, 0), headline(asked, grid), notes))
 
 
@@ -121,16 +135,3 @@ def _flat(asked: Question, grid: Grid, stream: TextIO, format: str) -> None:
     writer.writeheader()
     for row in itertools.chain([first], rows):
         writer.writerow({k: str(v).lower() if isinstance(v, bool) else v for k, v in row.items()})
-
-
-@contextmanager
-def _stream(path: Path | None) -> Iterator[TextIO]:
-    """stdout, or the file anew."""
-    if path is None:
-        yield sys.stdout
-        return
-    try:
-        with path.open("w", encoding="utf-8") as stream:
-            yield stream
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror}") from error

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from magicdec.cli.console import TERMINAL
+from magicdec.cli.output_file import check_output, written
 from magicdec.engine.bounded import read_bounded
 from magicdec.engine.errors import ConfigError, require
 from magicdec.engine.harmless import clean
@@ -24,6 +25,11 @@ TABLES = ("csv", "md")
 def run_export(
     path: str, format: str, wanted: Wanted, options: EngineOptions, output: Path | None
 ) -> None:
+    beside = None if output is None else output.with_name(output.name + ".notes.md")
+    if output is not None and beside is not None:
+        inputs = [path, *([wanted.target_timings] if wanted.target_timings else [])]
+        check_output(output, inputs=inputs)
+        check_output(beside, f"--output {output}: the notes' file", inputs=inputs)
     require(
         wanted.gamma is None or wanted.gamma > 0,
         f"--gamma {wanted.gamma} would not speculate: leave the engine's speculation off, or give "
@@ -43,19 +49,20 @@ def run_export(
         made = Export(out.getvalue(), tuple(header_notes(profile.header)))
     else:
         made = export(make_plan(profile, wanted), format, options)
-    if output is None:
+    if output is None or beside is None:
         print(made.text, end="")
         for note in made.notes:
             TERMINAL.note(note)
         return
-    beside = output.with_name(output.name + ".notes.md")
-    _write(output, made.text)
     lines = [
         f"# {output.name}, exported for {format}",
         "",
         *(f"- {_escaped(note)}" for note in made.notes),
     ]
-    _write(beside, "\n".join(lines) + "\n")
+    with written(output) as file, written(beside) as notes:
+        file.write(made.text)
+        file.flush()  # a full disk is noticed before either is replaced
+        notes.write("\n".join(lines) + "\n")
     TERMINAL.note(f"wrote {output} and {beside}")
 
 
@@ -74,11 +81,3 @@ def run_check(path: str, format: str) -> None:
 def _escaped(note: str) -> str:
     """Names come from the profile: they must not become markup."""
     return re.sub(r"([<>\[\]`])", r"\\\1", note)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(f"cannot write {str(path)!r}: {reason}") from error

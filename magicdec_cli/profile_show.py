@@ -11,6 +11,7 @@ from rich.text import Text
 
 from magicdec.cli.bars import counted
 from magicdec.cli.console import TERMINAL, symbols
+from magicdec.cli.output_file import check_output, written
 from magicdec.cli.profile_cells import cell_table
 from magicdec.cli.profile_panels import (
     acceptance_curve,
@@ -21,7 +22,6 @@ from magicdec.cli.profile_panels import (
     step_table,
 )
 from magicdec.cli.tables import Format, print_json, print_listing
-from magicdec.engine.errors import ConfigError
 from magicdec.profiles.export.notes import header_notes
 from magicdec.profiles.storage.encoding import cell_to_json, header_to_json
 from magicdec.profiles.storage.flat import flat_table
@@ -32,6 +32,8 @@ SVG_WIDTH, PANEL_WIDTH = 120, 100
 
 
 def run_show(path: str, format: Format, svg: Path | None) -> None:
+    if svg is not None:
+        check_output(svg, "--svg", inputs=[path])
     profile = read_profile(path)
     for warning in profile.warnings:
         TERMINAL.note(f"warning: {warning}")
@@ -88,9 +90,6 @@ def _save(profile: Profile, path: Path) -> None:
         color_system="truecolor", highlight=False,
     )  # fmt: skip
     print_profile(console, profile)
-    try:
-        console.save_svg(str(path), title="magicdec profile show")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(f"cannot write {str(path)!r}: {reason}") from error
+    with written(path) as file:
+        file.write(console.export_svg(title="magicdec profile show"))
     TERMINAL.note(f"wrote {path}")

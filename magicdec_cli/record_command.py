@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +10,7 @@ import typer
 from magicdec.cli.console import TERMINAL
 from magicdec.cli.grids import GRAMMAR, read_grids
 from magicdec.cli.interrupts import INTERRUPTED, before_exit
-from magicdec.cli.output_file import check_output
+from magicdec.cli.output_file import check_output, goes_on, unfinished
 from magicdec.cli.sweep_file import SweepFile, read_sweep_file
 from magicdec.engine.errors import ConfigError, MagicdecError, require
 
@@ -77,7 +76,11 @@ def record(
         raise ConfigError("no file to record to; add -o profile.jsonl")
     times = repeat if repeat is not None else given.repeat or REPEAT
     require(1 <= times <= 1000, f"--repeat must be in 1..1000, got {times}")
-    check_output(path, new=False)
+    sources = tuple(docs or given.documents)
+    check_output(path, inputs=sources if sweep is None else (*sources, sweep), continued=True)
+    from magicdec.profiles.storage.writing import check_continuable
+
+    check_continuable(path)
     stated = {
         name: value if value not in (None, []) else given.flags.get(name)
         for name, value in flags.items()
@@ -87,7 +90,7 @@ def record(
     from magicdec.cli.progress import choose_display
     from magicdec.cli.record_session import RecordPlan, record_session
 
-    plan = RecordPlan.of(grids, tuple(docs or given.documents), path, times)
+    plan = RecordPlan.of(grids, sources, path, times)
     for what in plan.left_out:
         TERMINAL.note(f"note: no cells of {what}")
     display = choose_display(quiet)
@@ -96,16 +99,11 @@ def record(
         failed = record_session(plan, display)
     except KeyboardInterrupt:
         display.close()
-        kept = f"{path} keeps what is finished; the same command goes on"
-        TERMINAL.note(f"interrupted: {kept if os.path.lexists(path) else 'nothing was measured'}")
+        TERMINAL.note(f"interrupted: {goes_on(path)}")
         return INTERRUPTED
     except OSError as error:
         display.close()
-        kept = "it keeps what is finished, and the same command goes on"
-        raise MagicdecError(
-            f"{path} cannot be written: {error.strerror}; "
-            f"{kept if os.path.lexists(path) else 'give another file'}"
-        ) from error
+        raise unfinished(path, error) from error
     finally:
         display.close()
     if failed:

@@ -17,7 +17,7 @@ from magicdec.cli.output_file import check_output
 from magicdec.cli.run_command import LosslessnessError
 from magicdec.cli.tune_variants import changes, check_changes, surveyed
 from magicdec.engine.config import SELF
-from magicdec.engine.errors import MagicdecError, require
+from magicdec.engine.errors import MagicdecError, OutOfMemoryError, require
 
 if TYPE_CHECKING:
     from magicdec.profiles.survey.drafter import Drafter
@@ -140,7 +140,7 @@ def tune(
         time_limit is None or verify > 0, "--time-limit bounds real runs, and --verify 0 makes none"
     )
     if output is not None:
-        check_output(output, new=True)
+        check_output(output, inputs=docs or (), new=True)
     asked = dataclasses.replace(
         question(grids, flags, objective, max_tpot, max_memory, verify, repeats, policies),
         time_limit=time_limit,
@@ -161,10 +161,12 @@ def tune(
     known = any(answer.options for answer in outcome.answers)
     if outcome.error is not None and not known:
         raise outcome.error
-    if output is not None:
-        write_profile(outcome, output)
-    if known:
-        deliver(outcome, format, output)
+    try:
+        if known:
+            deliver(outcome, format, output)
+    finally:  # whoever reads the page may be gone: the runs took minutes
+        if output is not None:
+            write_profile(outcome, output)
     if outcome.interrupted:
         kept = "what is known so far is above" if known else "nothing is known yet"
         TERMINAL.note(f"interrupted: {kept}")
@@ -175,7 +177,13 @@ def tune(
         raise LosslessnessError(
             f"{outcome.lossy} gave another text than plain decoding, and it is not a tie"
         )
-    if not all(found is None or found.reachable for found in outcome.recommendations):
+    answers = zip(outcome.answers, outcome.recommendations, strict=True)
+    if full := [f"{answer.context:,}" for answer, found in answers if found is None]:
+        room = "memory" if max_memory is None else f"--max-memory {max_memory:g}"
+        raise OutOfMemoryError(
+            f"nothing fits in {room} at context {', '.join(full)}; try a smaller --batch"
+        )
+    if not all(found and found.reachable for found in outcome.recommendations):
         raise UnreachableError(f"no setting tried keeps --max-tpot {max_tpot:g}; see above")
     return None
 

@@ -9,11 +9,13 @@ from pathlib import Path
 
 from magicdec.cli.columns import text_rows
 from magicdec.cli.console import TERMINAL, Symbols, one_line
+from magicdec.cli.output_file import check_output
 from magicdec.cli.tables import print_json, print_listing
 from magicdec.cli.tune_page import command, export_hint, headline, nothing, print_page
 from magicdec.cli.tune_session import TuneOutcome
 from magicdec.cli.tune_table import columns, ranking_rows, unpredicted
-from magicdec.engine.errors import ConfigError
+from magicdec.engine.errors import MagicdecError
+from magicdec.profiles.replacing import replacing
 from magicdec.profiles.storage.header import Grid, Header, Scalar, Source
 from magicdec.profiles.storage.schema import Profile
 from magicdec.profiles.storage.writing import ProfileWriter
@@ -43,14 +45,20 @@ def deliver(outcome: TuneOutcome, format: str, output: Path | None) -> None:
 
 
 def write_profile(outcome: TuneOutcome, path: Path) -> None:
-    """The cells that ran; says so when there are none. Raises ConfigError."""
+    """The cells that ran; says so when there are none. Raises MagicdecError, with no file left."""
     profile = tuned_profile(outcome)
     if profile is None:
         TERMINAL.note(f"no draft was run to the end: {path} is not written")
         return
-    with _writer(path, profile.header) as file:
-        for cell in profile.cells:
-            file.append(cell)
+    check_output(path, new=True)  # minutes have passed
+    try:
+        with replacing(path) as made, ProfileWriter(made, profile.header) as file:
+            for cell in profile.cells:
+                file.append(cell)
+    except OSError as error:
+        raise MagicdecError(
+            f"--output {path} cannot be written: {error.strerror}; the answer above is all there is"
+        ) from error
 
 
 def tuned_profile(outcome: TuneOutcome) -> Profile | None:
@@ -61,13 +69,6 @@ def tuned_profile(outcome: TuneOutcome) -> Profile | None:
         if value is None or isinstance(value, str | int | float | bool)
     }  # fmt: skip
     return Profile(_header(outcome, env), cells) if cells else None
-
-
-def _writer(path: Path, header: Header) -> ProfileWriter:
-    try:
-        return ProfileWriter(path, header)
-    except OSError as error:
-        raise ConfigError(f"--output {path} cannot be written: {error.strerror}") from error
 
 
 def _header(outcome: TuneOutcome, env: dict[str, Scalar]) -> Header:

@@ -6,9 +6,7 @@ import dataclasses
 import hashlib
 import json
 import math
-import os
 import re
-import tempfile
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
@@ -27,6 +25,7 @@ from magicdec.profiles.calibrated import (
 from magicdec.profiles.costs.hardware import Constants, Device, Hardware
 from magicdec.profiles.costs.shapes import ModelShape
 from magicdec.profiles.costs.strict_toml import Fields
+from magicdec.profiles.replacing import replacing
 
 SCHEMA = "magicdec.calibration/1"
 LARGEST = 1_000_000  # bytes of a file
@@ -51,10 +50,8 @@ def save_calibration(calibration: Calibration) -> Path:
     text = json.dumps(as_record(calibration), indent=1, allow_nan=False)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            made = Path(folder) / path.name
+        with replacing(path) as made:
             made.write_text(text + "\n", encoding="utf-8")
-            os.replace(made, path)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error
     return path

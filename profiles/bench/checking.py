@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator, Sequence, Set
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.drafter import draft_weights
-from magicdec.engine.errors import ConfigError
 from magicdec.engine.session import Session
 from magicdec.engine.text.documents import Document
+from magicdec.profiles.bench.check_file import Cell, append_cells
 from magicdec.profiles.bench.rows import STAGGER, document_ids
 from magicdec.profiles.bench.steps import StepBench, StepSample, Visit
 from magicdec.profiles.calibrated import Calibration
@@ -24,42 +23,6 @@ from magicdec.profiles.costs.speculation import Drafting, step_costs
 BATCHES, CONTEXTS, BUDGETS, GAMMAS = (1, 4, 8), (1000, 4000, 7000), (128, 512), (1, 2, 3, 4, 5)
 ROUNDS, SELECTOR = 8, "streaming"  # 8 steps of each γ give each row 100 new tokens and more
 NEITHER = (0.95, 1.05)  # measured speedups that are neither a gain nor a loss
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One cell: medians of its steps, milliseconds, and what is predicted for them.
-
-    Both speedups are with the run's own tokens per step. Selection, once a row, is in neither.
-    """
-
-    rows: int
-    context: int
-    budget: int
-    gamma: int
-    tokens_per_step: float
-    plain_per_step: float  # median of plain ÷ speculative step, each beside the other
-    plain_ms: float
-    draft_ms: float  # of one draft step
-    verify_ms: float
-    step_ms: float
-    plain_ms_predicted: float
-    draft_ms_predicted: float
-    verify_ms_predicted: float
-    step_ms_predicted: float
-    calibrated: str  # when
-
-    @property
-    def measured(self) -> float:
-        return self.tokens_per_step * self.plain_per_step
-
-    @property
-    def predicted(self) -> float:
-        return self.plain_ms_predicted * self.tokens_per_step / self.step_ms_predicted
-
-    @property
-    def error(self) -> float:
-        return self.predicted / self.measured - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +54,16 @@ class Check:
         """Yields the done share."""
         return self._bench.prefill()
 
-    def run(self, known: Set[tuple[int, int]], path: Path) -> Iterator[Cell]:
-        """Measures contexts and budgets that are not `known`; appends each cell to `path`."""
+    def run(self, known: Sequence[Cell], path: Path) -> Iterator[Cell]:
+        """Measures contexts and budgets of which not every cell is `known`; appends to `path`."""
+        there = {cell.place for cell in known}
         for context in sorted(CONTEXTS, reverse=True):
             for budget in BUDGETS:
-                if (context, budget) in known:
+                wanted = {(context, budget, rows, gamma) for rows in BATCHES for gamma in GAMMAS}
+                if wanted <= there:
                     continue
                 found = list(self._cells(self._visit(context, budget)))
-                with path.open("a", encoding="utf-8") as lines:
-                    lines.writelines(json.dumps(asdict(cell)) + "\n" for cell in found)
+                append_cells(path, found)
                 yield from found
 
     def _visit(self, context: int, budget: int) -> Visit:
@@ -140,17 +104,6 @@ class Check:
             step_ms_predicted=1e3 * float(costs.step(gamma)),
             calibrated=self._calibration.created,
         )  # fmt: skip
-
-
-def read_cells(path: Path) -> list[Cell]:
-    """Cells of an earlier check; none when there is no file. Raises ConfigError."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-        return [Cell(**json.loads(line)) for line in lines]
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError, TypeError) as error:
-        raise ConfigError(f"{path}: holds no cells of a check: {error}") from error
 
 
 def summary(cells: Sequence[Cell]) -> Errors:

@@ -7,6 +7,7 @@ from typing import Any
 
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.gamma.policy import FIXED
+from magicdec.engine.harmless import clean
 from magicdec.profiles.records import RUN_SCHEMA
 from magicdec.profiles.storage.decoding import cell_from_json, header_from_json
 from magicdec.profiles.storage.drafter import draft_name, policy_name
@@ -18,9 +19,20 @@ def profile_of_run(document: dict[str, Any], name: str) -> Profile:
     """Raises ConfigError for a document that is damaged or did not speculate."""
     try:
         header, cell = _translated(document)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ConfigError(f"{name} is a damaged {RUN_SCHEMA} document: {error!r:.80}") from None
+    except KeyError as error:
+        raise _damaged(name, f"it has no {clean(str(error), 80)}") from None
+    except ValueError as error:
+        raise _damaged(name, clean(str(error), 80)) from None
+    except (TypeError, AttributeError):
+        raise _damaged(name, "a part of it is of another kind than magicdec writes") from None
     return Profile(header_from_json(header, name), (cell_from_json(cell, name),))
+
+
+def _damaged(name: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"{name} is a damaged {RUN_SCHEMA} document: {why}; make it anew with "
+        "`magicdec run --compare --json`"
+    )
 
 
 def _translated(run: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -28,6 +40,8 @@ def _translated(run: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     env, config, rows = run["env"], run["config"], run["rows"]
     if config["gamma"] == 0:
         raise ValueError("gamma 0 does not speculate")
+    if not rows:
+        raise ValueError("it has no rows")
     baseline, spec = run.get("baseline"), run["speculative_decoding"]
     documents = {row["document"]: row["prompt_tokens"] for row in rows}
     header = {

@@ -36,8 +36,7 @@ def read_profile(path: str | Path) -> Profile:
     lines = text.split("\n")
     if (run := _run_document(lines[0], text, name)) is not None:
         return run
-    _check_schema(_parse(lines[0], f"{name}, line 1"), name)
-    header = header_from_json(_parse(lines[0], f"{name}, line 1"), f"{name}, line 1")
+    header = header_from_json(_schema_checked(lines[0], name), f"{name}, line 1")
     cells, warnings = _read_cells(lines, name)
     return Profile(header, tuple(cells), tuple(warnings))
 
@@ -70,8 +69,11 @@ def _read_cells(lines: list[str], name: str) -> tuple[list[Cell], list[str]]:
             if number == numbered[-1][0]:  # the write did not complete
                 warnings.append(f"{error}; the last line was torn and is left out")
                 break
-            raise
-        cell = cell_from_json(value, where)
+            raise ConfigError(f"{error}; delete that line") from None
+        try:
+            cell = cell_from_json(value, where)
+        except ConfigError as error:
+            raise ConfigError(f"{error}; delete that line") from None
         before = cells.pop(cell.key, None)
         if before is not None and before.status == "ok":
             warnings.append(f"{where}: {cell.key.label} was measured before; the later one counts")
@@ -92,10 +94,15 @@ def _run_document(first: str, text: str, name: str) -> Profile | None:
     return profile_of_run(document, name)
 
 
-def _check_schema(value: object, name: str) -> None:
+def _schema_checked(line: str, name: str) -> object:
+    """The first line, as data."""
+    try:
+        value = _parse(line, f"{name}, line 1")
+    except ConfigError as error:
+        raise ConfigError(f"{error}; {WRITERS}") from None
     schema = value.get("schema") if isinstance(value, dict) else None
     if schema in (SCHEMA, *OLDER):
-        return
+        return value
     found = (
         re.fullmatch(r"magicdec\.profile/(\d{1,9})", schema) if isinstance(schema, str) else None
     )

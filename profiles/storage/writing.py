@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -14,9 +15,12 @@ from magicdec.profiles.calibrated import FINGERPRINT
 from magicdec.profiles.storage.encoding import cell_to_json, header_to_json
 from magicdec.profiles.storage.header import Header, Scalar, Source
 from magicdec.profiles.storage.locking import lock
-from magicdec.profiles.storage.reading import read_profile
+from magicdec.profiles.storage.reading import WRITERS, read_profile
 from magicdec.profiles.storage.schema import OLDER, SCHEMA, Cell, CellKey
+from magicdec.profiles.storage.torn import cut_torn_line
 
+MOST_HEADER = 2**20  # bytes
+_BEGINNING = re.compile(rb'\{"schema":"magicdec\.profile/\d*("|$)')
 _WORDS = {"kv_dtype": "KV dtype", "documents": "text", "max_new_tokens": "number of new tokens"}
 
 
@@ -46,10 +50,10 @@ class ProfileWriter:
             raise
 
     def _begin(self, header: Header) -> None:
-        if self.path.stat().st_size and not self._is_torn_header():
-            self._resume(header)
-            return
         if self.path.stat().st_size:
+            if not _is_torn_header(self.path):
+                self._resume(header)
+                return
             self._file.truncate(0)
         self._append(header_to_json(header))
 
@@ -82,12 +86,6 @@ class ProfileWriter:
         self._file.flush()
         os.fsync(self._file.fileno())
 
-    def _is_torn_header(self) -> bool:
-        """A run that was killed in its first write: the file begins as ours and has no line end."""
-        with self.path.open("rb") as file:
-            begin = file.read(2**20)
-        return b"\n" not in begin and begin.startswith(b'{"schema":"magicdec.profile/')
-
     def _resume(self, header: Header) -> None:
         profile = read_profile(self.path)
         for name in ("model", "dtype", "kv_dtype", "documents", "max_new_tokens"):
@@ -101,7 +99,7 @@ class ProfileWriter:
             raise ConfigError(
                 f"{self.path} was measured elsewhere ({different}); give another file"
             )
-        self._cut_torn_line()
+        cut_torn_line(self.path)
         self._renew_schema()
         for cell in profile.cells:
             (self.finished if cell.status == "ok" else self.failed).add(cell.key)
@@ -117,25 +115,30 @@ class ProfileWriter:
                     file.seek(place + 1)
                     file.write(SCHEMA.encode())
 
-    def _cut_torn_line(self) -> None:
-        """Removes what follows the last line that is whole, and gives that one its line end."""
-        data = self.path.read_bytes()
-        body = data.rstrip()
-        last = body[body.rfind(b"\n") + 1 :]
-        try:
-            json.loads(last)
-            keep = body + b"\n"
-        except ValueError:
-            keep = body[: len(body) - len(last)]
-        if keep != data:
-            with self.path.open("r+b") as file:
-                if data.startswith(keep):
-                    file.truncate(len(keep))
-                else:
-                    file.seek(len(body))
-                    file.write(b"\n")
-                    file.truncate()
-                os.fsync(file.fileno())
+
+def check_continuable(path: Path) -> None:
+    """Raises ConfigError for a file that no profile can be continued in, whatever it measures."""
+    if not path.exists() or not path.stat().st_size or _is_torn_header(path):
+        return
+    try:
+        read_profile(path)
+    except ConfigError as error:
+        said, advice = str(error), "give another file"
+        reason = said.removesuffix(f"; {WRITERS}")  # advice to those who read
+        raise ConfigError(f"{reason}; {advice if reason != said else f'or {advice}'}") from None
+
+
+def _is_torn_header(path: Path) -> bool:
+    """A run that was killed in its first write: the file begins as ours and has no end."""
+    with path.open("rb") as file:
+        begin = file.read(MOST_HEADER)
+    if len(begin) == MOST_HEADER or b"\n" in begin or not _BEGINNING.match(begin):
+        return False
+    try:
+        json.loads(begin)
+    except ValueError:
+        return True
+    return False
 
 
 def _shown(value: object) -> str:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from magicdec.cli.main import run_command_line
+from magicdec.engine.errors import ConfigError
 from magicdec.profiles.bench import calibrating, checking
+from magicdec.profiles.bench.check_file import Cell, append_cells, read_cells
 from magicdec.profiles.calibration import load_calibration
 
 
@@ -45,7 +48,9 @@ def _small() -> tuple[Any, ...]:
     return (1, 2), (200, 60), (1, 3), rounds, 1, 2, 0.0
 
 
-def test_calibrate_then_show_check_and_run(magicdec: Any, tmp_path: Path) -> None:
+def test_calibrate_then_show_check_and_run(
+    magicdec: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said = magicdec("calibrate")
     for part in ("constants of", "verify", "draft, int8 weights", "snapkv", "acceptance by"):
         assert part in said.out
@@ -60,7 +65,7 @@ def test_calibrate_then_show_check_and_run(magicdec: Any, tmp_path: Path) -> Non
     checked = magicdec("calibrate", "--check", "check.jsonl")
     assert "8 cells: error of the predicted speedup median" in checked.out
     lines = (tmp_path / "check.jsonl").read_text().splitlines()
-    cells = [checking.Cell(**json.loads(line)) for line in lines]
+    cells = read_cells(tmp_path / "check.jsonl")
     assert {(c.rows, c.context, c.gamma) for c in cells} == {
         (rows, context, gamma) for rows in (1, 3) for context in (40, 90) for gamma in (1, 2)
     }
@@ -69,6 +74,7 @@ def test_calibrate_then_show_check_and_run(magicdec: Any, tmp_path: Path) -> Non
         assert cell.step_ms_predicted >= parts and 1 <= cell.tokens_per_step <= cell.gamma + 1
     again = magicdec("calibrate", "--check", "check.jsonl")
     assert "8 cells" in again.out and (tmp_path / "check.jsonl").read_text().splitlines() == lines
+    _check_goes_on_after(magicdec, tmp_path / "check.jsonl", lines, monkeypatch)
 
     options = ["--context", "100", "--batch", "2", "--max-new-tokens", "24", "--budget", "32",
                "--compare", "--ignore-eos"]  # fmt: skip
@@ -80,6 +86,71 @@ def test_calibrate_then_show_check_and_run(magicdec: Any, tmp_path: Path) -> Non
     assert "snapkv 32" in predicted["acceptance"]["source"]
     report = magicdec("run", *options).out
     assert "predicted" in report and "mostly" in report and "with the run's own" in report
+
+
+def _check_goes_on_after(
+    magicdec: Any, path: Path, lines: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C, and a write that was torn: contexts are measured from the longest, 4 cells each."""
+    torn = "\n".join(lines)[:-20]
+    path.write_text(torn)
+
+    def interrupt(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checking.Check, "prefill", interrupt)
+        said = magicdec("calibrate", "--check", path.name, code=130)
+        assert said.err.endswith("check.jsonl keeps what is finished; the same command goes on\n")
+        assert path.read_text() == torn
+        patch.setattr(checking.Check, "prefill", lambda check: check._bench.prefill())
+        patch.setattr(checking, "append_cells", _full_disk)
+        said = magicdec("calibrate", "--check", path.name, code=1)
+        assert "No space left on device; it keeps what is finished" in said.err
+    said = magicdec("calibrate", "--check", path.name)
+    assert "8 cells" in said.out
+    now = path.read_text().splitlines()
+    assert now[:7] == lines[:7] and len(now) == 7 + 4, "the context of the torn cell, anew"
+    assert len(read_cells(path)) == 8
+
+
+def _full_disk(path: Path, cells: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nowhere/c.jsonl", "there is no folder 'nowhere'; create it"),
+        ("doc.txt", "is what this command reads; give another file"),
+        ("letter.txt", "line 1 is no cell of a check (Expecting value"),
+        ("/dev/full", "is a device, and has to be read again; give another file"),
+    ],
+)
+def test_a_check_file_is_looked_at_before_the_model(
+    magicdec: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str
+) -> None:
+    (tmp_path / "letter.txt").write_text("Dear Sir")
+    monkeypatch.setenv("MAGICDEC_MODEL", "nowhere/model")
+    refused = magicdec("calibrate", "--check", name, code=2).err.splitlines()[-1]
+    assert said in refused
+    assert (tmp_path / "letter.txt").read_text() == "Dear Sir"
+
+
+def test_cells_of_a_check_are_read_and_a_damaged_one_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "check.jsonl"
+    figures = [1.0] * (len(fields(Cell)) - 5)
+    one, two = Cell(1, 40, 16, 2, *figures, "today"), Cell(3, 40, 16, 2, *figures, "today")
+    append_cells(path, [one])
+    path.write_text(path.read_text() + '{"rows": 1, "cont')
+    assert read_cells(path) == [one]
+    append_cells(path, [two, two])
+    assert read_cells(path) == [one, two] and len(path.read_text().splitlines()) == 3
+    first, _, rest = path.read_text().partition("\n")
+    for damaged in (first[:-9], "[]", first.replace("40", '"40"'), first.replace("1.0", "NaN", 1)):
+        path.write_text(f"{damaged}\n{rest}")
+        with pytest.raises(ConfigError, match=r"check\.jsonl, line 1 is no cell .*; delete that"):
+            read_cells(path)
 
 
 def test_a_stale_calibration_is_named_and_not_used(

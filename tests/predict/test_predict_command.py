@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import subprocess
 import sys
@@ -271,10 +272,11 @@ def test_a_table_too_long_points_at_what_can_hold_it(capsys: pytest.CaptureFixtu
         (["--model", ""], "no model is called ''"),
         (["--format", "yaml"], "yaml"),
         (["--format", "csv", "--heatmap"], "--svg map.svg"),
-        (["-o", "nowhere/a.csv"], "nowhere/a.csv cannot be written: No such file"),
-        (["-o", "."], "cannot be written: Is a directory"),
+        (["-o", "nowhere/a.csv"], "nowhere/a.csv: there is no folder 'nowhere'; create it"),
+        (["-o", "."], "--output . is a folder"),
+        (["-o", "a.svg", "--svg", "./a.svg"], "a file of its own"),
         (["-o", "map.svg"], "--svg map.svg"),
-        (["--svg", "nowhere/a.svg"], "nowhere/a.svg cannot be written"),
+        (["--svg", "nowhere/a.svg"], "nowhere/a.svg: there is no folder"),
         (["--svg", "a.svg", "--budget", "1,2"], "--svg draws one budget"),
     ],
 )
@@ -282,6 +284,49 @@ def test_a_wrong_value_is_one_line(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert said in refused(capsys, [*BASE, *arguments])
+
+
+@pytest.mark.parametrize("option", ["-o", "--svg"])
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("mine.toml", ["--hardware", "mine.toml"]),
+        ("model/config.json", ["--model", "model"]),
+        ("run.json", ["--alpha", "@run.json"]),
+        ("p.jsonl", []),  # not read, but a profile
+    ],
+)
+def test_what_is_read_or_was_measured_is_not_written_over(
+    capsys: pytest.CaptureFixture[str], option: str, name: str, given: list[str]
+) -> None:
+    Path("model").mkdir()
+    Path(name).write_text('{"schema":"magicdec.profile/2", "created":')
+    said = refused(capsys, [*BASE, *given, option, name])
+    assert name in said and said.endswith("; give another file\n")
+    assert Path(name).read_text() == '{"schema":"magicdec.profile/2", "created":'
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "kept"),
+    [("a.csv", "holds the rows finished so far", 3), ("a.json", "is not written", 0)],
+)
+def test_ctrl_c_says_what_the_file_holds(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str, said: str,
+    kept: int,
+) -> None:  # fmt: skip
+    from magicdec.profiles import predictions
+
+    cells = predictions.cells
+
+    def interrupted(grid: Any) -> Any:
+        yield from itertools.islice(cells(grid), 2)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(predictions, "cells", interrupted)
+    assert run_command_line([*BASE, *SMALL_GRID, "-o", name]) == 130
+    assert capsys.readouterr().err.endswith(f"interrupted: {name} {said}\n")
+    assert (len(Path(name).read_text().splitlines()) if Path(name).exists() else 0) == kept
+    assert len(list(Path().iterdir())) == (kept > 0), "and nothing else is left"
 
 
 def test_without_hardware_it_says_what_to_do(

@@ -188,7 +188,8 @@ def test_a_damaged_line_in_the_middle_is_an_error_that_names_it(make, tmp_path):
     lines[1] = lines[1][:-50]
     path = tmp_path / "p.jsonl"
     path.write_text("\n".join(lines))
-    assert "p.jsonl, line 2" in refused(path)
+    message = refused(path)
+    assert "p.jsonl, line 2" in message and message.endswith("; delete that line")
 
 
 def test_a_cell_measured_again_counts_once(make, tmp_path):

@@ -106,4 +106,12 @@ def test_damaged_documents_are_one_line(compared, tmp_path, change):
     path.write_text(json.dumps(document, indent=2))
     with pytest.raises(ConfigError) as caught:
         read_profile(path)
-    assert len(str(caught.value).splitlines()) == 1
+    message = str(caught.value)
+    assert len(message.splitlines()) == 1 and "Error" not in message
+
+
+def test_a_document_without_its_parts_says_which_and_what_to_do(tmp_path):
+    path = tmp_path / "run.json"
+    path.write_text('{"schema":"magicdec.run/1"}')
+    with pytest.raises(ConfigError, match=r"it has no 'env'; make it anew with `magicdec run"):
+        read_profile(path)

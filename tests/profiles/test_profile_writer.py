@@ -47,6 +47,17 @@ def test_a_torn_header_is_begun_again(make, tmp_path):
     assert len(read_profile(path).cells) == 1
 
 
+@pytest.mark.parametrize(
+    "text", ['{"schema":"magicdec.profile/mine, precious"}', '{"schema":"magicdec.profile/mine, ']
+)
+def test_what_only_looks_like_a_torn_header_is_kept(make, tmp_path, text):
+    path = tmp_path / "mine.json"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"mine\.json"):
+        ProfileWriter(path, make.header)
+    assert path.read_text() == text
+
+
 def test_another_model_or_file_is_not_continued(make, tmp_path):
     path = make.write(tmp_path / "p.jsonl", make.cell(1))
     before = path.read_bytes()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from magicdec.cli.main import run_command_line
+from magicdec.profiles.storage.encoding import header_to_json
+from magicdec.profiles.storage.header import Header
 from magicdec.profiles.storage.reading import read_profile
 
 Record = Callable[..., int]
@@ -62,16 +65,45 @@ def test_every_number_of_a_recorded_sweep_follows_from_the_runs(
 
 
 @pytest.mark.parametrize(
-    ("output", "said"), [("nowhere/x.jsonl", "there is no folder 'nowhere'"), (".", "is a folder")]
+    ("output", "said"),
+    [
+        ("nowhere/x.jsonl", "there is no folder 'nowhere'; create it"),
+        (".", "is a folder; give another file"),
+        ("doc.txt", "is what this command reads; give another file"),
+        ("letter.txt", "letter.txt, line 1 is damaged: Expecting value; give another file"),
+        ("bad.jsonl", "line 2 is damaged: Expecting value; delete that line; or give another file"),
+        ("pipe", "is a pipe, and has to be read again; give another file"),
+        ("/dev/null", "is a device, and has to be read again; give another file"),
+        ("dangling", "nowhere'; create it"),
+        ("mine.json", "its schema is 'magicdec.profile/mine', a profile's is magicdec.profile/2"),
+    ],
 )
 def test_a_file_that_cannot_be_written_is_refused_before_the_model_is_opened(
     record: Record, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     output: str, said: str,
 ) -> None:  # fmt: skip
+    begun = Header(
+        created="", tool="", environment={}, model="m", dtype="", kv_dtype="", documents=()
+    )
+    Path("bad.jsonl").write_text(f"{json.dumps(header_to_json(begun))}\nnonsense\n{{}}\n")
+    Path("letter.txt").write_text("Dear Sir")
+    Path("dangling").symlink_to("nowhere/x.jsonl")
+    Path("mine.json").write_text('{"schema":"magicdec.profile/mine"}')
+    os.mkfifo("pipe")
     monkeypatch.setattr("magicdec.cli.session_api.open_engine", lambda *given: pytest.fail("open"))
     assert record("-o", output) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line and "same command" not in line
+
+
+def test_a_sweep_whose_output_has_a_nul_is_refused_like_any_other(
+    model: Path, document: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("sweep.toml").write_text('output = "a\\u0000b"\ncontext = 60\n')
+    sweep = ["profile", "record", str(document), "--model", str(model), "--sweep", "sweep.toml"]
+    assert run_command_line(sweep) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("--output 'a\\x00b' has a NUL in it; give another name")
 
 
 def test_an_interrupt_before_there_is_a_file_promises_nothing(

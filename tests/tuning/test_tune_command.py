@@ -15,6 +15,8 @@ from magicdec.cli.knobs import Settings
 from magicdec.cli.main import run_command_line
 from magicdec.cli.tune_line import command_line
 from magicdec.profiles.storage.reading import read_profile
+from magicdec.profiles.storage.schema import Cell
+from magicdec.profiles.storage.writing import ProfileWriter
 from magicdec.profiles.tuning.candidate import PLAIN, Place
 
 Tune = Callable[..., str]
@@ -117,6 +119,39 @@ def test_a_memory_limit_keeps_out_what_is_larger(tune: Tune) -> None:
     assert any(not o["fits"] for o in found["predicted"])
     page = tune(*asked[:-2], "--max-memory", str(limit / 1e9))
     assert "do not fit in memory" in page
+    page = tune(*asked[:-2], "--max-memory", "0.000001", code=1)
+    assert "context 120: nothing fits in memory" in page
+
+
+def test_the_answer_comes_first_and_a_file_that_cannot_be_written_leaves_nothing(
+    tune: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    append, page = ProfileWriter.append, ""
+
+    def full(self: ProfileWriter, cell: Cell) -> None:
+        nonlocal page
+        page = capsys.readouterr().out
+        append(self, cell)
+        raise OSError(28, "No space left on device")
+
+    names = sorted(path.name for path in tmp_path.iterdir())
+    asked = (*FEW, "--batch", "1", "--context", "60", "--repeats", "1", "-o", "cells.jsonl", "-q")
+    with monkeypatch.context() as patch:
+        patch.setattr(ProfileWriter, "append", full)
+        said = tune(*asked, code=1, error=True)
+    assert "plain decoding" in page and said == (
+        "magicdec: --output cells.jsonl cannot be written: No space left on device; the answer "
+        "above is all there is\n"
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    with monkeypatch.context() as patch:
+        patch.setattr("magicdec.cli.tune_deliver.print_page", _no_reader)
+        tune(*asked, code=1)
+    assert read_profile(tmp_path / "cells.jsonl").finished, "written all the same"
+
+
+def _no_reader(*given: object) -> None:
+    raise RuntimeError("nobody reads the page")
 
 
 class _Stops(progress.Silent):
@@ -183,7 +218,9 @@ def test_markdown_has_the_command_and_the_table(tune: Tune) -> None:
         (("--model", ""), "--model must be a text that is not empty"),
         (("--verify", "0", "-o", "x.jsonl"), "--verify 0 makes none"),
         (("-o", "nowhere/x.jsonl"), "there is no folder"),
-        (("-o", "doc.txt"), "exists"),
+        (("-o", "doc.txt"), "is what this command reads"),
+        (("-o", "/dev/null"), "exists; give another file"),
+        (("-o", "/proc/x.jsonl"), "/proc/x.jsonl cannot be written: "),
         (("--budget", "3", "--selector", "streaming"), "leaves no room"),
     ],
 )
