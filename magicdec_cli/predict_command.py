@@ -96,7 +96,8 @@ def predict(
         typer.Option(
             "--alpha", metavar="RATE", rich_help_panel=DRAFT, show_default=False,
             help="Acceptance: one rate, rates by position .9,.85,.8 (each given that all before "
-            "were accepted), or @run.json of `magicdec run --json`. [default: .8, an assumption]",
+            "were accepted), or @run.json of `magicdec run --json`. [default: .8, an assumption; "
+            "none for layers:N]",
         ),
     ] = None,
     draft_model: Annotated[
