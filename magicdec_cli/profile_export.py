@@ -70,7 +70,7 @@ def run_check(path: str, format: str) -> None:
     """Raises ConfigError that says what the engine would refuse."""
     if format in TABLES:
         raise ConfigError(f"--check knows engine formats, not {format}")
-    text = decode(read_bounded(path, 2**20), path)
+    text = decode(read_bounded(path, 2**20), path, f"configuration of {format}")
     try:
         format_named(format).check(text)
     except ConfigError as error:
