@@ -30,6 +30,9 @@ class Camera:
     def loading(self, what: str, share: float | None) -> None:
         pass
 
+    def note(self, text: str) -> None:
+        pass
+
     def begin(self, state: LiveState) -> None:
         self._state, self._began = state, time.perf_counter()
 
@@ -48,7 +51,7 @@ class Camera:
 
 
 if __name__ == "__main__":
-    settings = Settings(batch=4, context=4000)
-    run_session(
-        Outcome(settings, compare=True), sys.argv[2:] or ["builtin:pydoc"], Camera(sys.argv[1])
-    )
+    outcome = Outcome(Settings(batch=4, context=4000), compare=True)
+    run_session(outcome, sys.argv[2:] or ["builtin:pydoc"], Camera(sys.argv[1]))
+    if outcome.error is not None:
+        raise outcome.error

@@ -70,7 +70,8 @@ class CurvePanel(Panel):
             return [faint(plain_text(curve.unpriced, self.look) or "no prediction yet")]
         now = curve.price(curve.settings)
         if now is not None:
-            points.append(Point(value, now.speedup, "+" if self.look.rule == "-" else "◆", "bold"))
+            sign = "+" if self.look.rule == "-" else "◆"
+            points.insert(0, Point(value, now.speedup, sign, "bold"))  # hides nothing measured
         logarithmic = curve.knob.geometric
         graph = curve_graph(
             line, points, width=width, height=height - 1, ticks=values, logarithmic=logarithmic,
