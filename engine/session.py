@@ -200,7 +200,7 @@ class Session:
         """What the user should know about this session, these settings and the last run."""
         found = [*self._notices, *(self._store.warnings if self._store is not None else ())]
         found += self._draft_warnings(requests, config)
-        trained = self._checkpoint.spec.max_position
+        trained = self._checkpoint.spec.trained
         longest = _longest(requests) + config.max_new_tokens
         if longest <= trained:
             return found
@@ -220,7 +220,7 @@ class Session:
         if seen == longest:
             return []
         return [
-            f"draft {config.draft_model} was trained for {spec.max_position:,} tokens: of a prompt "
+            f"draft {config.draft_model} was trained for {spec.trained:,} tokens: of a prompt "
             f"of {longest:,} it sees the last {seen:,}"
         ]
 

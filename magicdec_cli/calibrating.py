@@ -45,7 +45,7 @@ def calibrate(settings: Settings, document: str, progress: Progress) -> Found:
     from magicdec.profiles.costs.hardware import Device
 
     environment = session.environment()
-    grid = Grid().within(session.spec.max_position)
+    grid = Grid().within(session.spec.trained)
     measured = measure(session, text, grid, progress)
     progress("fitting", None)
     bandwidth, flops = measured.machine.best

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from magicdec.engine.errors import ModelError
+from magicdec.engine.model.trained import trained_window
 
 SUPPORTED = ("llama", "mistral", "qwen2", "qwen3")
 ROPE_TYPES = ("default", "linear", "dynamic", "llama3", "yarn")
@@ -29,7 +30,7 @@ class ModelSpec:
     kv_heads: int
     head_dim: int
     rms_norm_eps: float
-    max_position: int  # the trained context window
+    max_position: int  # the context window before RoPE scaling, or after it: see `trained`
     tied: bool  # the output head is the embedding matrix
     rope: dict[str, Any]
     windows: tuple[int | None, ...]
@@ -48,6 +49,11 @@ class ModelSpec:
             )
         assert self.heads % self.kv_heads == 0, (self.heads, self.kv_heads)
         assert len(self.windows) == self.layers
+
+    @property
+    def trained(self) -> int:
+        """The context window, in tokens, that it was trained or scaled for."""
+        return trained_window(self.max_position, self.rope)
 
     @property
     def group(self) -> int:
