@@ -9,7 +9,7 @@ from typing import Literal
 
 from magicdec.engine.events import PHASES, PhaseTimes
 
-Phase = Literal["prefill", "select", "draft", "verify", "commit", "other"]
+Phase = Literal["load", "prefill", "select", "draft", "verify", "commit", "other"]
 
 
 class Clock:

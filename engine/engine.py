@@ -18,6 +18,7 @@ from magicdec.engine.events import (
     Event,
     GammaChosen,
     InnerDrafts,
+    Loaded,
     PhaseTimes,
     PrefillProgress,
     RowFinished,
@@ -66,21 +67,22 @@ class Engine:
 
     def run(
         self, requests: Sequence[Request], config: DecodeConfig, draft: Decoder | None = None,
-        *, observed: int = 0,
+        *, observed: int = 0, loaded: float = 0.0,
     ) -> Iterator[Event]:  # fmt: skip
         """Decodes every request; see `events` for what it yields, and when.
 
         draft: the model that `config.draft` names, where it names one.
         observed: how many of a prompt's last queries to keep at least, for selectors that
         look at the cache later.
+        loaded: seconds that what this run needs was prepared for before, the engine itself too.
         Closing the iterator between two events stops the run; nothing is left behind but the
         prompts in the cache. Raises ConfigError for a selector or draft that cannot be used.
         """
         self.clock.restart()
-        with self.clock.phase("prefill"):  # all that comes before the first token
+        with self.clock.phase("load"):
             run = _Run(self, requests, config, draft, observed)
         try:
-            yield from run.events()
+            yield from run.events(PhaseTimes(load=loaded))
         finally:
             self._store_prompts()
 
@@ -106,6 +108,8 @@ class _Run:
             self.cache, config, draft, context=max(len(r.tokens) for r in requests),
             chunk=engine.chunk, clock=engine.clock,
         )  # fmt: skip
+        if self.drafter is not None:
+            self.drafter.prepare()
         self.observed = max(observed, 0 if self.drafter is None else self.drafter.observed)
         self.rule = self._rule()
         self.backlog = Backlog(self.drafter, self.clock)
@@ -119,8 +123,9 @@ class _Run:
             return make_tree_rule(config, slots=slots, positions=positions, device=device)
         return make_rule(config.sampling, slots=slots, positions=positions, device=device)
 
-    def events(self) -> Iterator[Event]:
-        total = PhaseTimes()
+    def events(self, before: PhaseTimes) -> Iterator[Event]:
+        total = before + self.clock.lap()
+        yield Loaded(total.load)
         step = 0
         while self.waiting or self.active:
             yield from self._admit()

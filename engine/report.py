@@ -10,6 +10,7 @@ from magicdec.engine.events import (
     FinishReason,
     GammaChosen,
     InnerDrafts,
+    Loaded,
     PhaseTimes,
     PrefillProgress,
     RowFinished,
@@ -80,7 +81,7 @@ class Tally:
 
     @property
     def decode_seconds(self) -> float:
-        """Everything after prefill, selection included."""
+        """Everything after load and prefill, selection included."""
         return self.phases.decode
 
     @property
@@ -146,6 +147,7 @@ class Recorder:
     _active: dict[int, _Row] = field(default_factory=dict)
     _steps: int = 0
     _step_phases: PhaseTimes = field(default_factory=PhaseTimes)
+    _loaded: float = 0.0
     _prefilled: float = 0.0  # seconds of the admissions before the current one
     _admission: float = 0.0  # seconds of the current one
     _prompts: list[int] = field(default_factory=lambda: [0, 0])  # tokens, reused; closed ones
@@ -165,6 +167,8 @@ class Recorder:
 
     def add(self, event: Event) -> None:
         match event:
+            case Loaded():
+                self._loaded = event.seconds
             case PrefillProgress():
                 # Rows that are already decoding wait for the newcomers.
                 for row in self._active.values():
@@ -236,7 +240,7 @@ class Recorder:
             return self._end.phases
         seen = self._step_phases
         return PhaseTimes(
-            self._prefilled + self._admission,
+            self._loaded, self._prefilled + self._admission,
             seen.select, seen.draft, seen.verify, seen.commit, seen.other,
         )  # fmt: skip
 

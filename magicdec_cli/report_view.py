@@ -26,6 +26,7 @@ UNCHECKED_SAMPLING = (
     "not checked: sampled text differs from run to run by design of rejection sampling; "
     "what is guaranteed is the distribution"
 )
+BEFORE = ("load", "prefill")  # phases before the first step
 MAX_TIES = 8
 MAX_BARS = 12
 
@@ -136,11 +137,11 @@ def _phases(report: RunReport, baseline: RunReport | None, look: Symbols) -> Ren
     for title, _ in runs:
         for name in (f"{title}s", "ms/step", "share"):
             table.add_column(name, justify="right")
-    for name in ("prefill", *PHASE_STYLES):
+    for name in (*BEFORE, *PHASE_STYLES):
         cells: list[Text] = []
         for _, run in runs:
             seconds = getattr(run.phases, name)
-            cells += _phase_cells(seconds, run, name == "prefill")
+            cells += _phase_cells(seconds, run, name in BEFORE)
         table.add_row(Text(name, PHASE_STYLES.get(name, "")), *cells)
     totals: list[Text] = []
     for _, run in runs:
@@ -155,14 +156,14 @@ def _prefill_note(report: RunReport, baseline: RunReport | None) -> Text:
     reused, total = first.reused_prompt_tokens, first.prompt_tokens
     note = f"prefill of {counted(total, 'prompt token')}: "
     note += f"{total - reused:,} computed, {reused:,} reused"
-    return Text(note + (", shared by both runs" if baseline else ""), "dim")
+    return Text(note + (", shared by both runs, as is what plain loads" if baseline else ""), "dim")
 
 
-def _phase_cells(seconds: float, run: RunReport, prefill: bool) -> list[Text]:
+def _phase_cells(seconds: float, run: RunReport, before: bool) -> list[Text]:
     if not seconds:
         return [Text("-", "dim"), Text(""), Text("")]
     cells = [Text(f"{seconds:.3f}")]
-    if prefill or not run.steps:
+    if before or not run.steps:
         return [*cells, Text(""), Text("")]
     cells.append(Text(f"{seconds / run.steps * 1e3:.2f}"))
     return [*cells, Text(f"{seconds / run.decode_seconds:.0%}", "dim")]

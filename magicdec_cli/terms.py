@@ -46,6 +46,9 @@ RUN_TERMS: dict[str, str] = {
     "accepted per step": "how many of those steps accepted exactly 0, 1, ... draft tokens",
     "by child": "in a tree, where the target tried a first, second, ... child of a node: how often "
     "it was accepted",
+    "load": "seconds preparing, before the first prompt, what the process then keeps: weights and "
+    "kernels, which both runs need, and of a draft its int8 weights or its model; and the run's "
+    "caches. A later run of the same process finds it there",
     "prefill": "seconds from the first prompt token to the first generated token of the rows",
     "reused": "prompt tokens whose KV was copied instead of computed: from another row that begins "
     "alike, from the run before, or from the prefill cache on disk",
@@ -56,8 +59,8 @@ RUN_TERMS: dict[str, str] = {
     "other": "the rest of the wall time; the phases sum to it",
     "ms/step": "a phase's milliseconds divided by the batch's steps, the selection that comes once "
     "per row included; those of the phases sum to a step's, and their shares are of that",
-    "decode": "everything after prefill; its tokens are those that steps emitted, so not the first "
-    "of each row",
+    "decode": "everything after load and prefill; its tokens are those that steps emitted, so not "
+    "the first of each row",
     "tokens/s": "decode tokens of all rows / decode seconds",
     "TPOT": "time per output token: seconds from a row's first token to its last, selection and "
     "waiting for newcomers included / tokens after the first; mean over rows. A row that is done "
@@ -65,8 +68,9 @@ RUN_TERMS: dict[str, str] = {
     "KV read": "KV entries one draft step reads per row, on average",
     "speedup, decode": "decode seconds of plain decoding / those of speculative decoding, for the "
     "same rows and number of tokens",
-    "speedup, end to end": "the same with the prefill added to both sides; the plain run does it, "
-    "the other reuses it",
+    "speedup, end to end": "the same with load and prefill: what the plain run loads and prefills "
+    "counts on both sides, because the other reuses it; what the speculative run loads besides, "
+    "its draft's weights, on its own",
     "predicted": "the decode speedup that this machine's calibration (`magicdec calibrate`) gives "
     "for the run, before it: from the acceptance seen while calibrating, selection included",
     "error": "predicted / measured speedup - 1; `with the run's own acceptance` leaves only the "

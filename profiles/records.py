@@ -20,17 +20,22 @@ class Speedup:
 
     decode: float | None
     end_to_end: float | None
-    prefill_s: float  # shared: the plain run did it first, and it counts once on each side
+    # Shared: the plain run did both first, and they count once on each side.
+    prefill_s: float
+    load_s: float
+    draft_load_s: float  # what the speculative run loaded besides: its own
 
     @classmethod
     def of(cls, plain: RunReport, speculative: RunReport) -> Speedup:
         """Compares times for the same number of tokens; sampled rows may end at another one."""
-        prefill, after = plain.phases.prefill, speculative.decode_seconds
+        prefill, load, own = plain.phases.prefill, plain.phases.load, speculative.phases.load
+        shared, after = load + prefill, speculative.decode_seconds
         comparable = plain.finished and speculative.finished
         if not (comparable and plain.decode_tokens and speculative.decode_tokens and after):
-            return cls(None, None, prefill)
+            return cls(None, None, prefill, load, own)
         before = plain.decode_seconds * speculative.decode_tokens / plain.decode_tokens
-        return cls(before / after, (prefill + before) / (prefill + after), prefill)
+        whole = (shared + before) / (shared + own + after)
+        return cls(before / after, whole, prefill, load, own)
 
 
 def run_record(
@@ -97,6 +102,8 @@ def run_record(
             "decode": speedup.decode,
             "end_to_end": speedup.end_to_end,
             "shared_prefill_s": speedup.prefill_s,
+            "shared_load_s": speedup.load_s,
+            "draft_load_s": speedup.draft_load_s,
         }
         record["lossless"] = _lossless(lossless)
     return record

@@ -142,13 +142,20 @@ def _sample(fields: Fields) -> Sample:
         tokens=fields.integer("tokens"),
         seconds=fields.seconds("seconds"),
         steps=fields.integer("steps"),
-        phases=PhaseTimes(*(phases.seconds(name) for name in PHASES)),
+        phases=PhaseTimes(*(_phase(phases, name) for name in PHASES)),
         num_spec_steps=fields.maybe("num_spec_steps", fields.integer),
         num_draft_tokens=fields.maybe("num_draft_tokens", fields.integer),
         num_accepted_draft_tokens=fields.maybe("num_accepted_draft_tokens", fields.integer),
         prefilled=fields.maybe("prefilled", fields.truth) is not False,
         row_steps=fields.maybe("row_steps", fields.integer),
     )
+
+
+def _phase(phases: Fields, name: str) -> float:
+    """Older files have no `load`: what there was of it is in `prefill`."""
+    if name == "load":
+        return phases.maybe(name, phases.seconds) or 0.0
+    return phases.seconds(name)
 
 
 def _step(fields: Fields) -> StepTimes:

@@ -72,24 +72,26 @@ class Repeat:
     @property
     def speedup(self) -> float | None:
         """Plain over speculative decode seconds, for the same number of tokens."""
-        return self._speedup(0.0)
+        return self._speedup()
 
     @property
     def speedup_end_to_end(self) -> float | None:
-        """The same with the plain run's prefill on either side: both need it, one does it.
+        """The same with the plain run's load and prefill on either side: both need them, one does
+        them. What the speculative run loads besides is its own.
 
         None where that run did none, as in a sweep: its prefill seconds are of a copy.
         """
         if self.plain is None or not self.plain.prefilled:
             return None
-        return self._speedup(self.plain.phases.prefill)
+        phases = self.plain.phases
+        return self._speedup(phases.load + phases.prefill, self.speculative.phases.load)
 
-    def _speedup(self, prefill: float) -> float | None:
+    def _speedup(self, shared: float = 0.0, own: float = 0.0) -> float | None:
         plain, after = self.plain, self.speculative
         if plain is None or not (plain.tokens and plain.seconds and after.tokens and after.seconds):
             return None
         before = plain.seconds * after.tokens / plain.tokens
-        return (prefill + before) / (prefill + after.seconds)
+        return (shared + before) / (shared + own + after.seconds)
 
 
 @dataclass(frozen=True, slots=True)
