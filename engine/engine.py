@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -143,9 +144,14 @@ class _Run:
             shares = self._step(rows, drafted)
             phases = self.clock.lap()
             total += waited + phases
+            # Where a row ended inside its draft, nobody was rejected.
+            asked = [
+                n if len(share.tokens) > share.accepted else share.accepted
+                for n, share in zip(drafted, shares, strict=True)
+            ]
             accepted = [share.accepted for share in shares]
-            self.history.add(max(drafted), drafted, accepted, phases.wall)
-            yield StepFinished(step, max(s.depth for s in shares), shares, phases, waited)
+            self.history.add(max(drafted), asked, accepted, phases.wall)
+            yield StepFinished(step, max(s.depth + s.cut for s in shares), shares, phases, waited)
             yield from self._retire()
         yield self._finished(total + self.clock.lap())
 
@@ -180,13 +186,11 @@ class _Run:
         shares = []
         for row, outcome in zip(rows, outcomes, strict=True):
             tokens, texts = row.take(outcome.tokens)
-            chars = len("".join(texts[: outcome.accepted]))
-            shares.append(
-                RowStep(
-                    row.request.row, tokens, "".join(texts), outcome.drafted, outcome.accepted,
-                    chars, outcome.tree, outcome.rejected,
-                )
+            share = RowStep(
+                row.request.row, tokens, "".join(texts), outcome.drafted, outcome.accepted,
+                len("".join(texts[: outcome.accepted])), outcome.tree, outcome.rejected,
             )  # fmt: skip
+            shares.append(share if len(tokens) == len(outcome.tokens) else _ended(share))
         return tuple(shares)
 
     def _admit(self) -> Iterator[Event]:
@@ -257,3 +261,11 @@ class _Run:
         for row in ended:
             assert row.finish_reason is not None
             yield RowFinished(row.request.row, row.finish_reason, tuple(row.tokens), row.text)
+
+
+def _ended(share: RowStep) -> RowStep:
+    """The share of a row that ended among the draft tokens that the target confirmed."""
+    accepted, tree = len(share.tokens), share.tree
+    if tree is not None:
+        tree = replace(tree, tried=tree.tried[:accepted])
+    return replace(share, accepted=accepted, cut=share.depth - accepted, tree=tree, rejected=())

@@ -93,10 +93,11 @@ class TreeShare:
 class RowStep:
     """One row's share of one step.
 
-    `tokens` were emitted by the step, cut where the row ended; `accepted` of `drafted` draft
-    tokens passed verification (counted before that cut). `accepted_chars` of `text` came from
-    accepted tokens, the rest from the target's own; None when the engine does not tell.
-    `rejected`: the other tokens of a draft that is no tree.
+    `tokens` were emitted by the step, up to where the row ended; the first `accepted` of them are
+    of `drafted` draft tokens. `cut` of those stood past the row's end (of a tree: generations): the
+    target's view of them counts nowhere. `accepted_chars` of `text` came from accepted tokens, the
+    rest from the target's own; None when the engine does not tell. `rejected`: the draft tokens
+    that the target did not take, of a draft that is no tree.
     """
 
     row: int
@@ -107,11 +108,17 @@ class RowStep:
     accepted_chars: int | None = None
     tree: TreeShare | None = None
     rejected: tuple[int, ...] = ()
+    cut: int = 0
 
     @property
     def depth(self) -> int:
-        """The most draft tokens that the step could have accepted."""
-        return self.drafted if self.tree is None else self.tree.depth
+        """The most draft tokens that the step could have accepted before the row's end."""
+        return (self.drafted if self.tree is None else self.tree.depth) - self.cut
+
+    @property
+    def judged(self) -> int:
+        """Draft tokens without those past the row's end; of a tree all."""
+        return self.drafted - self.cut if self.tree is None else self.drafted
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,6 +108,8 @@ def _acceptance(report: Tally, width: int, look: Symbols) -> RenderableType:
     )
     facts.append("mean length ", "dim").append(f"{report.mean_acceptance_length:.2f}", "bold")
     facts.append(f" over {counted(report.num_spec_steps, 'row step')}", "dim")
+    if cut := report.num_cut_draft_tokens:
+        facts.append(f"\n{counted(cut, 'draft token')} past the rows' ends cut off", "dim")
     if report.inner is not None:
         facts.append("\n").append_text(inner_line(report.inner))
     half = (width - 3) // 2

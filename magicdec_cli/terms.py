@@ -29,8 +29,11 @@ RUN_TERMS: dict[str, str] = {
     "cascade": "lookup+self, layers:N+self or MODEL+self (--draft): the first drafts for the self-"
     "draft, which verifies that over its selected entries and so drafts several tokens in a pass. "
     "`inner drafts` are those that it judged",
-    "drafted": "draft tokens that were proposed and verified",
-    "accepted": "draft tokens that passed verification",
+    "drafted": "draft tokens that were proposed and verified, without those that are cut off",
+    "accepted": "draft tokens that passed verification and were emitted",
+    "cut off": "num_cut_draft_tokens: draft tokens past a row's end, behind an accepted end of "
+    "text or stop; neither accepted nor rejected (of a tree: generations). What chooses γ does not "
+    "see them, either",
     "rejected": "draft tokens that the target did not take: the first that it would not have said, "
     "and all behind it",
     "recovered": "the token the target draws where it rejected a draft token",
@@ -39,10 +42,11 @@ RUN_TERMS: dict[str, str] = {
     "tokens and times are those of the whole batch, plain ones included",
     "acceptance rate": "accepted / drafted; `now` is that of the last 20 steps. In a tree most of "
     "the drafted tokens lie beside the branch that is taken: mean length tells what it gains",
-    "mean length": "mean acceptance length: 1 + accepted / row steps (recovered or bonus "
-    "token counted)",
-    "by position": "of the steps that drafted position 1, 2, ...: the share in which it was "
-    "accepted, and so all before it; rows near their end draft fewer",
+    "mean length": "mean acceptance length: tokens that a row gains in a step, the recovered or "
+    "bonus token counted: 1 + accepted / row steps, less where rows end inside a draft",
+    "by position": "of the row steps that drafted position 1, 2, ...: the share in which it was "
+    "accepted, and so all before it; rows near their end draft fewer. vLLM divides by all drafts: "
+    "acceptance_rate_per_position_of_all_drafts in --json",
     "accepted per step": "how many of those steps accepted exactly 0, 1, ... draft tokens",
     "by child": "in a tree, where the target tried a first, second, ... child of a node: how often "
     "it was accepted",

@@ -1,4 +1,9 @@
-"""Records of runs as JSON-ready data. Metric names are vLLM's."""
+"""Records of runs as JSON-ready data.
+
+Metric names are vLLM's. Its per-position rate divides by all drafts, which is
+`acceptance_rate_per_position_of_all_drafts` here; `acceptance_rate_per_position` divides by
+`drafted_per_position`, the drafts that went so far.
+"""
 
 from __future__ import annotations
 
@@ -70,10 +75,16 @@ def run_record(
             "num_spec_steps": report.num_spec_steps,
             "num_draft_tokens": report.num_draft_tokens,
             "num_accepted_draft_tokens": report.num_accepted_draft_tokens,
+            "num_cut_draft_tokens": report.num_cut_draft_tokens,
+            "num_spec_tokens": report.num_spec_tokens,
             "draft_acceptance_rate": report.acceptance_rate,
             "mean_acceptance_length": report.mean_acceptance_length,
             "acceptance_rate_per_position": list(report.acceptance_rate_per_position),
             "drafted_per_position": list(report.drafted_per_position),
+            "accepted_per_position": list(report.accepted_per_position),
+            "acceptance_rate_per_position_of_all_drafts": list(
+                report.acceptance_rate_per_position_of_all
+            ),
             "accepted_per_step": list(report.histogram),
             "siblings_tried": list(report.siblings_tried),
             "siblings_accepted": list(report.siblings_accepted),

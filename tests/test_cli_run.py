@@ -85,7 +85,14 @@ def test_json_has_the_schemas_fields_and_consistent_numbers(magicdec: Magicdec) 
     assert speculation["draft_acceptance_rate"] == pytest.approx(
         accepted / speculation["num_draft_tokens"]
     )
-    assert speculation["mean_acceptance_length"] == pytest.approx(1 + accepted / steps)
+    gained = speculation["num_spec_tokens"]
+    assert speculation["mean_acceptance_length"] == pytest.approx(gained / steps)
+    assert accepted <= gained <= accepted + steps
+    counts = zip(*(speculation[f"{w}_per_position"] for w in ("accepted", "drafted")), strict=True)
+    assert [n / d for n, d in counts] == speculation["acceptance_rate_per_position"]
+    assert speculation["acceptance_rate_per_position_of_all_drafts"] == [
+        n / steps for n in speculation["accepted_per_position"]
+    ]
     assert sum(speculation["accepted_per_step"]) == steps
     per_position = speculation["acceptance_rate_per_position"]
     drafted = speculation["drafted_per_position"]

@@ -56,6 +56,9 @@ class Sample:
     num_accepted_draft_tokens: int | None = None
     prefilled: bool = True  # False: the prompts' K/V were all there already, from an earlier pass
     row_steps: int | None = None  # steps of each row, summed: those that drafted nothing, too
+    # None in older files, which counted drafts past a row's end as accepted.
+    num_cut_draft_tokens: int | None = None
+    num_spec_tokens: int | None = None  # emitted by the steps that drafted
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -187,7 +190,16 @@ class Cell:
     @property
     def mean_acceptance_length(self) -> float | None:
         steps = self.num_spec_steps
-        return 1 + self.num_accepted_draft_tokens / steps if steps else None
+        return self.num_spec_tokens / steps if steps else None
+
+    @property
+    def num_spec_tokens(self) -> int:
+        """Emitted by the steps that drafted: one more than each accepted, unless its row ended."""
+        said = [repeat.speculative.num_spec_tokens for repeat in self.repeats]
+        known = [tokens for tokens in said if tokens is not None]
+        if known and len(known) == len(said):
+            return sum(known)
+        return self.num_accepted_draft_tokens + self.num_spec_steps
 
     @property
     def mean_gamma(self) -> float | None:
