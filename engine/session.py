@@ -78,7 +78,7 @@ class Session:
         self.kv_dtype, self._prefill_cache = kv_dtype, prefill_cache
         self._store: PrefillStore | None = None
         wait = sync_phases and device.type == "cuda"
-        self._clock = Clock(synchronize=torch.cuda.synchronize if wait else None)
+        self.clock = Clock(synchronize=torch.cuda.synchronize if wait else None)
         self._opening = opening  # with the weights' seconds, where those came before a run
         self._model: Decoder | None = None
         self._drafts = DraftModels(checkpoint, self._decoder, progress)
@@ -101,10 +101,10 @@ class Session:
         """The decoder, loaded on first use."""
         if self._model is None:
             self._progress("loading weights", None)
-            began = self._clock.now()
+            began = self.clock.now()
             with _memory_errors():
                 self._model = self._decoder(self._checkpoint)
-            self._opening += self._clock.now() - began
+            self._opening += self.clock.now() - began
         return self._model
 
     def _decoder(self, checkpoint: Checkpoint) -> Decoder:
@@ -243,10 +243,10 @@ class Session:
         needed = capacity(config, _longest(requests))
         with _memory_errors():
             opening = self._opening
-            self._clock.restart()
-            with self._clock.phase("load"):
+            self.clock.restart()
+            with self.clock.phase("load"):
                 engine, draft = self._engine_for(slots, needed), self.draft_model(config)
-            loaded, self._opening = opening + self._clock.lap().load, 0.0
+            loaded, self._opening = opening + self.clock.lap().load, 0.0
             yield from engine.run(requests, config, draft, observed=observed, loaded=loaded)
 
     def _engine_for(self, slots: int, needed: int) -> Engine:
@@ -257,7 +257,7 @@ class Session:
             engine = Engine(
                 self.model, self.tokenizer, self.backend,
                 slots=slots, capacity=needed, chunk=self.chunk, kv_dtype=self.kv_dtype,
-                store=self.prefill_store, clock=self._clock,
+                store=self.prefill_store, clock=self.clock,
             )  # fmt: skip
             self._engine = engine
         return engine

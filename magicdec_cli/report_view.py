@@ -18,6 +18,7 @@ from magicdec.engine.gamma.policy import FIXED
 from magicdec.engine.report import RowReport, RunReport, Tally
 from magicdec.engine.verdict import Losslessness
 from magicdec.profiles.records import Speedup
+from magicdec.profiles.steadiness import Steadiness
 
 if TYPE_CHECKING:
     from magicdec.cli.prediction import Judged, Prediction
@@ -201,10 +202,28 @@ def _verdict(
         for name, value in (("decode", speedup.decode), ("end to end", speedup.end_to_end)):
             line.append_text(ratio_text(value, look)).append(f" {name}   ", "dim")
         lines.append(line)
+        if (steady := outcome.steadiness) is not None:
+            lines.append(Text(f"         {steadiness_text(steady, speedup.decode, look)}", "dim"))
     verdict = outcome.lossless
     if verdict is not None:
         lines += lossless_lines(verdict, report, outcome.settings.temperature > 0, look)
     return Group(*lines)
+
+
+def steadiness_text(steady: Steadiness, speedup: float, look: Symbols) -> str:
+    """How far to trust a decode speedup, in a line."""
+    spread = steady.speedups(speedup)
+    parts = ["no spread: both ran once, one after the other"]
+    if steady.turns > 1:
+        parts = [f"{steady.turns} turns each"]
+    if spread is not None:
+        low, high = spread
+        parts = [f"{low:.2f} to {high:.2f}{look.times} by turn, of {len(steady.paces)}"]
+    if steady.others is not None:
+        parts.append(f"other programs {steady.others:.0%} of the CPUs")
+    if steady.warning is not None:
+        parts.append("disturbed")
+    return f" {look.dot} ".join(parts)
 
 
 def lossless_lines(

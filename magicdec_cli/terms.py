@@ -75,6 +75,13 @@ RUN_TERMS: dict[str, str] = {
     "speedup, end to end": "the same with load and prefill: what the plain run loads and prefills "
     "counts on both sides, because the other reuses it; what the speculative run loads besides, "
     "its draft's weights, on its own",
+    "by turn": "with --compare plain and speculative decoding take turns of some steps over the "
+    "same rows, so that both meet the same machine; the decode speedup is that of all turns. The "
+    "range is of what single turns would have shown, by their steps' times beside the usual ones "
+    "of as many rows and draft tokens: the machine's doing, not the text's",
+    "disturbed": "steps of one kind took more than 1.25 times their median at the 90th percentile "
+    "(1.12 at most on an idle machine), or other programs more than 10% of the CPUs while rows "
+    "were decoded: times and speedups are then not to be trusted",
     "predicted": "the decode speedup that this machine's calibration (`magicdec calibrate`) gives "
     "for the run, before it: from the acceptance seen while calibrating, selection included",
     "error": "predicted / measured speedup - 1; `with the run's own acceptance` leaves only the "

@@ -15,6 +15,7 @@ from typing import Any
 from magicdec.engine.events import PHASES, PhaseTimes
 from magicdec.engine.report import RunReport, Tally
 from magicdec.engine.verdict import Divergence, Losslessness
+from magicdec.profiles.steadiness import Steadiness
 
 RUN_SCHEMA = "magicdec.run/1"
 
@@ -55,12 +56,13 @@ def run_record(
     lossless: Losslessness | None = None,
     predicted: Mapping[str, Any] | None = None,
     gamma: Mapping[str, Any] | None = None,
+    steadiness: Steadiness | None = None,
 ) -> dict[str, Any]:
     """The document of `run --json`. What was not measured is null, never 0.
 
     `error` is what ended the run early. With `baseline` (the plain run of --compare) come its
     numbers, the speedup and the verdict. `predicted` is what the calibration said of the run,
-    `gamma` how γ was chosen.
+    `gamma` how γ was chosen, `steadiness` how far the machine disturbed the comparison.
     """
     record: dict[str, Any] = {
         "schema": RUN_SCHEMA,
@@ -109,13 +111,18 @@ def run_record(
             "phases_s": _phases(baseline.phases),
             "rows": _rows(baseline),
         }
+        spread = None
+        if steadiness is not None and speedup.decode is not None:
+            spread = steadiness.speedups(speedup.decode)
         record["speedup"] = {
             "decode": speedup.decode,
+            "decode_range": None if spread is None else list(spread),
             "end_to_end": speedup.end_to_end,
             "shared_prefill_s": speedup.prefill_s,
             "shared_load_s": speedup.load_s,
             "draft_load_s": speedup.draft_load_s,
         }
+        record["steadiness"] = None if steadiness is None else steadiness.to_json()
         record["lossless"] = _lossless(lossless)
     return record
 

@@ -12,7 +12,7 @@ import sys
 import time
 import types
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from magicdec.engine.events import (
 )
 from magicdec.engine.report import RunReport
 from magicdec.engine.selectors.base import KVSelector
+from magicdec.engine.turns import block_tokens, take_turns
 
 PROSE = (
     "The argument parser reads the options one after the other and keeps what it does not know "
@@ -146,6 +147,12 @@ class FakeSession:
         return FakeLosslessness(identical=all(
             a.token_ids == b.token_ids for a, b in zip(plain.rows, speculative.rows, strict=True)
         ))  # fmt: skip
+
+    def compare(self, config: DecodeConfig) -> Iterator[tuple[bool, Event]]:
+        runs = [self.run(replace(config, gamma=0)), self.run(config)]
+        block = block_tokens(len(self._requests), config.max_new_tokens)
+        for number, event in take_turns(runs, block, lambda: lambda: None):
+            yield number == 1, event
 
     def run(self, config: DecodeConfig) -> Iterator[Event]:
         requests = self._requests
