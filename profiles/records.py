@@ -10,12 +10,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from magicdec.engine.events import PHASES, PhaseTimes
 from magicdec.engine.report import RunReport, Tally
 from magicdec.engine.verdict import Divergence, Losslessness
-from magicdec.profiles.steadiness import Steadiness
+
+if TYPE_CHECKING:
+    from magicdec.profiles.steadiness import Steadiness  # numpy, which readers do without
 
 RUN_SCHEMA = "magicdec.run/1"
 
