@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -69,13 +70,16 @@ class Session:
         sync_phases: bool = False,
         prefill_cache: int = 0,
         notices: Sequence[str] = (),
+        opening: float = 0.0,
     ) -> None:
+        """opening: seconds that its kernels took; they count to the first run's phase `load`."""
         self._checkpoint, self._progress, self._notices = checkpoint, progress, notices
         self.device, self.dtype, self.backend, self.chunk = device, dtype, backend, chunk
         self.kv_dtype, self._prefill_cache = kv_dtype, prefill_cache
         self._store: PrefillStore | None = None
         wait = sync_phases and device.type == "cuda"
-        self._clock = Clock(synchronize=torch.cuda.synchronize if wait else None)
+        self.clock = Clock(synchronize=torch.cuda.synchronize if wait else None)
+        self._opening = opening  # with the weights' seconds, where those came before a run
         self._model: Decoder | None = None
         self._drafts = DraftModels(checkpoint, self._decoder, progress)
         self._engine: Engine | None = None
@@ -97,8 +101,10 @@ class Session:
         """The decoder, loaded on first use."""
         if self._model is None:
             self._progress("loading weights", None)
+            began = self.clock.now()
             with _memory_errors():
                 self._model = self._decoder(self._checkpoint)
+            self._opening += self.clock.now() - began
         return self._model
 
     def _decoder(self, checkpoint: Checkpoint) -> Decoder:
@@ -236,16 +242,25 @@ class Session:
         slots = min(batch, len(requests))
         needed = capacity(config, _longest(requests))
         with _memory_errors():
-            engine = self._engine
-            if engine is None or engine.cache.rows != slots or engine.cache.capacity < needed:
-                self._engine = None  # the old cache is freed before the new one is made
-                engine = Engine(
-                    self.model, self.tokenizer, self.backend,
-                    slots=slots, capacity=needed, chunk=self.chunk, kv_dtype=self.kv_dtype,
-                    store=self.prefill_store, clock=self._clock,
-                )  # fmt: skip
-                self._engine = engine
-            yield from engine.run(requests, config, self.draft_model(config), observed=observed)
+            opening = self._opening
+            self.clock.restart()
+            with self.clock.phase("load"):
+                engine, draft = self._engine_for(slots, needed), self.draft_model(config)
+            loaded, self._opening = opening + self.clock.lap().load, 0.0
+            yield from engine.run(requests, config, draft, observed=observed, loaded=loaded)
+
+    def _engine_for(self, slots: int, needed: int) -> Engine:
+        """The last run's, where it has the rows and the room."""
+        engine = self._engine
+        if engine is None or engine.cache.rows != slots or engine.cache.capacity < needed:
+            self._engine = None  # the old cache is freed before the new one is made
+            engine = Engine(
+                self.model, self.tokenizer, self.backend,
+                slots=slots, capacity=needed, chunk=self.chunk, kv_dtype=self.kv_dtype,
+                store=self.prefill_store, clock=self.clock,
+            )  # fmt: skip
+            self._engine = engine
+        return engine
 
     @property
     def prefill_store(self) -> PrefillStore | None:
@@ -302,17 +317,21 @@ def open_session(
     place = pick_device(device)
     notices: list[str] = []
     arithmetic = pick_dtype(dtype, place)
+    checkpoint, stored = open_checkpoint(model, progress), pick_kv_dtype(kv_dtype, arithmetic)
+    began = time.perf_counter()
+    backend = pick_attention(attention, place, progress, notices)
     return Session(
-        open_checkpoint(model, progress),
+        checkpoint,
         device=place,
         dtype=arithmetic,
-        kv_dtype=pick_kv_dtype(kv_dtype, arithmetic),
-        backend=pick_attention(attention, place, progress, notices),
+        kv_dtype=stored,
+        backend=backend,
         chunk=chunk,
         progress=progress,
         sync_phases=sync_phases,
         prefill_cache=prefill_cache,
         notices=notices,
+        opening=time.perf_counter() - began,
     )
 
 

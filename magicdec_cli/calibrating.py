@@ -48,7 +48,7 @@ def calibrate(settings: Settings, document: str, progress: Progress) -> Found:
     grid = Grid().within(session.spec.max_position)
     measured = measure(session, text, grid, progress)
     progress("fitting", None)
-    bandwidth, flops = measured.machine.best
+    bandwidth, flops = measured.machine.read_rate, measured.machine.gemm_rate
     device = Device(
         f"{environment['device_name']}, {environment['threads']} threads",
         float(available_memory(session.device)), bandwidth, flops,

@@ -118,6 +118,7 @@ def _deliver(outcome: Any, json: bool) -> int | None:
                 outcome.report, env=outcome.env, config=config, interrupted=outcome.interrupted,
                 error=None if outcome.error is None else one_line(outcome.error),
                 warnings=outcome.warnings, baseline=outcome.baseline, lossless=outcome.lossless,
+                steadiness=outcome.steadiness,
                 predicted=record(outcome.prediction, outcome.judged),
                 gamma={
                     "policy": outcome.policy.name, "most": outcome.settings.gamma,

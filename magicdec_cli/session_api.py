@@ -63,6 +63,9 @@ class Session(Protocol):
         """The same model and documents, to be run with other settings."""
 
     def run(self, config: DecodeConfig) -> Generator[Event, None, None]: ...
+    def compare(self, config: DecodeConfig) -> Generator[tuple[bool, Event], None, None]:
+        """Plain and speculative runs in turns: each event, and whether it is the latter's."""
+
     def check(self, plain: RunReport, speculative: RunReport) -> Losslessness: ...
     def spell(self, before: int, tokens: Sequence[int]) -> str:
         """The text of tokens that follow another one."""
@@ -121,6 +124,11 @@ class OpenedSession:
 
     def run(self, config: DecodeConfig) -> Generator[Event, None, None]:
         return self._session.run(self._requests, config, batch=self._settings.batch)
+
+    def compare(self, config: DecodeConfig) -> Generator[tuple[bool, Event], None, None]:
+        from magicdec.engine.comparison import compare
+
+        return compare(self._session, self._requests, config, batch=self._settings.batch)
 
     def check(self, plain: RunReport, speculative: RunReport) -> Losslessness:
         return self._session.check(

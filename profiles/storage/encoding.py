@@ -51,6 +51,7 @@ def cell_to_json(cell: Cell) -> dict[str, Any]:
             "num_spec_steps": cell.num_spec_steps,
             "num_draft_tokens": cell.num_draft_tokens,
             "num_accepted_draft_tokens": cell.num_accepted_draft_tokens,
+            "num_spec_tokens": cell.num_spec_tokens,
             "draft_acceptance_rate": cell.acceptance_rate,
             "mean_acceptance_length": cell.mean_acceptance_length,
             "acceptance_rate_per_position": list(cell.acceptance_rate_per_position),
@@ -98,6 +99,8 @@ def _sample(sample: Sample) -> dict[str, Any]:
         "num_accepted_draft_tokens": sample.num_accepted_draft_tokens,
         "prefilled": sample.prefilled,
         "row_steps": sample.row_steps,
+        "num_cut_draft_tokens": sample.num_cut_draft_tokens,
+        "num_spec_tokens": sample.num_spec_tokens,
     }
 
 

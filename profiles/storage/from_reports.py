@@ -70,6 +70,8 @@ def sample_of(report: RunReport) -> Sample:
         report.num_accepted_draft_tokens if spec else None,
         prefilled=report.reused_prompt_tokens < report.prompt_tokens,
         row_steps=sum(row.steps for row in report.rows),
+        num_cut_draft_tokens=report.num_cut_draft_tokens if spec else None,
+        num_spec_tokens=report.num_spec_tokens if spec else None,
     )
 
 

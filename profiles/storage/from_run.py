@@ -60,6 +60,7 @@ def _translated(run: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     failure = run["error"] or ("interrupted" if run["interrupted"] else None)
     counts = {name: spec[name] for name in ("num_spec_steps", "num_draft_tokens")}
     counts["num_accepted_draft_tokens"] = spec["num_accepted_draft_tokens"]
+    counts |= {name: spec.get(name) for name in ("num_cut_draft_tokens", "num_spec_tokens")}
     verdict = run.get("lossless") or {"checked": False, "reason": "run without --compare"}
     cell = {
         "key": {
