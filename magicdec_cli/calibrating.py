@@ -15,7 +15,7 @@ from magicdec.cli.session_api import GIB
 from magicdec.cli.tables import Cell, print_json, print_listing
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.text.documents import read_document
-from magicdec.profiles.calibrated import Calibration, fingerprint_of
+from magicdec.profiles.calibrated import Calibration, brief, fingerprint_of
 from magicdec.profiles.calibration import as_record, load_calibration, save_calibration
 
 if TYPE_CHECKING:
@@ -142,7 +142,9 @@ def report(found: Found, json: bool) -> None:
 def _print(calibration: Calibration) -> None:
     mark = calibration.fingerprint
     print(f"{mark['model']} on {calibration.hardware.device.name}, {calibration.created}")
-    print(", ".join(f"{key} {value}" for key, value in mark.items() if key != "model"))
+    print(", ".join(f"{key} {brief(key, value)}" for key, value in mark.items() if key != "model"))
+    if calibration.unnamed:
+        print(f"made by an earlier version, which did not keep: {calibration.unnamed}")
     device = calibration.hardware.device
     print(f"read {device.bandwidth / 1e9:.1f} GB/s, fp32 GEMM {device.flops / 1e9:.0f} GFLOP/s\n")
     print_listing(*_constants(calibration), "table")

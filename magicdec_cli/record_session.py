@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from magicdec.cli import session_api
 from magicdec.cli.bars import clock, counted
+from magicdec.cli.console import TERMINAL
 from magicdec.cli.drafter_grid import drafters
 from magicdec.cli.gamma_grid import Ahead, gammas, ways
 from magicdec.cli.grids import Grids
@@ -24,6 +24,7 @@ from magicdec.engine.gamma.policy import FIXED
 from magicdec.engine.request import Request
 from magicdec.profiles.costs.shapes import ModelShape
 from magicdec.profiles.gamma_names import told_apart
+from magicdec.profiles.storage.conditions import conditions_of
 from magicdec.profiles.storage.drafter import NO_TREE, draft_name, policy_name
 from magicdec.profiles.storage.fields import last_part, model_name
 from magicdec.profiles.storage.header import Grid, Header, Source
@@ -122,7 +123,7 @@ def _plain(settings: Settings, temperature: float) -> DecodeConfig:
 def record_session(plan: RecordPlan, display: Display) -> int:
     """Returns how many cells failed. Raises ConfigError, ModelError, OSError."""
     session, documents = session_api.open_engine(plan.documents, plan.settings, display.loading)
-    _check_drafts(plan, session)
+    identities = _check_drafts(plan, session)
     from magicdec.cli.prediction import usable_calibration
     from magicdec.profiles.calibration_fit import shape_of
     from magicdec.profiles.recording.prediction import Predictor
@@ -142,8 +143,12 @@ def record_session(plan: RecordPlan, display: Display) -> int:
         model=model,
         dtype=str(environment["dtype"]),
         kv_dtype=str(environment["kv_dtype"]),
-        documents=tuple(_source(document) for document in documents),
+        documents=tuple(
+            Source(last_part(name), None, digest)
+            for name, digest in session_api.digests(documents).items()
+        ),
         max_new_tokens=plan.base.max_new_tokens,
+        conditions=conditions_of(asdict(settings), plan.base.tree_rates),
         grid=plan.grid,
     )
 
@@ -177,6 +182,12 @@ def record_session(plan: RecordPlan, display: Display) -> int:
             display.loading("prefill", event.done / event.total)
 
     with ProfileWriter(plan.path, header) as writer:
+        writer.same_drafts(identities)
+        if writer.unnamed:
+            TERMINAL.note(
+                f"warning: {plan.path} is of an earlier version, which kept no {writer.unnamed}: "
+                "it goes on, but whether these are still the same only you know"
+            )
         predict = Predictor(calibration, shape)
         prepare = Preparation(calibration)
         recording = Recording(session, rows, plan.repeat, listen, tell, predict, prepare)
@@ -188,18 +199,21 @@ def record_session(plan: RecordPlan, display: Display) -> int:
     return failed
 
 
-def _check_drafts(plan: RecordPlan, session: Session) -> None:
-    """Raises ConfigError, ModelError where none of the drafts can be; one of several that cannot
-    fails its own cells."""
+def _check_drafts(plan: RecordPlan, session: Session) -> dict[str, str]:
+    """The identities of those that are other models, by name. Raises ConfigError, ModelError where
+    none of the drafts can be; one of several that cannot fails its own cells."""
     drafts = {drafter.draft: None for drafter, _ in plan.ways}
     refused: list[MagicdecError] = []
+    found: dict[str, str] = {}
     for draft in drafts:
         try:
-            session.draft_spec(replace(plan.base, draft=draft, gamma=1))
+            if identity := session.draft_identity(replace(plan.base, draft=draft, gamma=1)):
+                found[draft] = identity
         except MagicdecError as error:
             refused.append(error)
     if len(refused) == len(drafts):
         raise refused[0]
+    return found
 
 
 def _line(progress: Progress) -> str:
@@ -210,12 +224,6 @@ def _line(progress: Progress) -> str:
     speedup = cell.speedup
     result = cell.error or (f"speedup {speedup:.2f}" if speedup else "measured")
     return f"cell {progress.done}/{progress.total}: {result}{tail}"
-
-
-def _source(document: object) -> Source:
-    name, text = str(getattr(document, "name", "")), getattr(document, "text", None)
-    digest = hashlib.sha256(text.encode()).hexdigest() if isinstance(text, str) else None
-    return Source(last_part(name), None, digest)
 
 
 def _scalar(value: object) -> bool:

@@ -16,6 +16,7 @@ from magicdec.kernels.cachedir import cache_root
 from magicdec.profiles.calibrated import (
     BYTES,
     FINGERPRINT,
+    LATER,
     Accepted,
     Calibration,
     Fingerprint,
@@ -83,9 +84,12 @@ def load_calibration(
 
 def known_here() -> Fingerprint:
     """What of this machine's fingerprint can be known without torch."""
-    from magicdec.engine.environment import cpu_name
+    from magicdec.engine.environment import cpu_name, machine
 
-    return {"magicdec": version("magicdec"), "torch": version("torch"), "device_name": cpu_name()}
+    return {
+        "magicdec": version("magicdec"), "torch": version("torch"), "device_name": cpu_name(),
+        "machine": machine(),
+    }  # fmt: skip
 
 
 def read_calibration(path: Path) -> Calibration:
@@ -143,6 +147,8 @@ def _fingerprint(table: Fields) -> Fingerprint:
     table.only(set(FINGERPRINT))
     found: dict[str, str | int] = {}
     for key in FINGERPRINT:
+        if key in LATER and key not in table.data:
+            continue
         number = isinstance(table.data.get(key), int)
         found[key] = table.count(key) if number else table.text(key)
     for key in ("dtype", "kv_dtype"):

@@ -196,7 +196,8 @@ class Forecaster:
         if stale:
             self.remark = f"the calibration is stale ({stale}): run magicdec calibrate again"
             return None
-        self.remark = f"costs are those of the calibration of {found.created[:10]}"
+        unnamed = f", which names no {found.unnamed}" if found.unnamed else ""
+        self.remark = f"costs are those of the calibration of {found.created[:10]}{unnamed}"
         for seen in found.acceptances:
             self.book.learn_calibrated(seen.selector, seen.budget, seen.weights, seen.rates)
         return found.hardware, False
