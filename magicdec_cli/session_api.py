@@ -141,6 +141,7 @@ class OpenedSession:
 
     def environment(self) -> dict[str, object]:
         from magicdec.engine.drafter import draft_weights
+        from magicdec.profiles.gamma_names import told_apart
 
         session, drafting = self._session, None
         weights = draft_weights(self._config, session.device, session.dtype)
@@ -150,6 +151,7 @@ class OpenedSession:
             **session.environment(),
             "draft_weights": weights,
             "draft_identity": drafting,
+            "gamma_policy": told_apart(self._settings.gamma_policy, self._config.gamma_policy),
             "documents": digests(self._documents),
         }
 

@@ -52,7 +52,7 @@ def _survey(outcome: SurveyOutcome, sources: Sequence[str], display: Display) ->
     settings, config = outcome.settings, outcome.config
     require_length(sources, settings.context)
     session, documents = session_api.open_engine(sources, settings, display.loading)
-    outcome.env = session.environment()
+    outcome.env = {**session.environment(), "documents": session_api.digests(documents)}
     requests = session.requests(
         documents, context=settings.context, batch=settings.batch, take=settings.take,
         rows=settings.rows, prompt=settings.prompt, raw=settings.raw,

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Literal, TextIO
 
 from magicdec.cli.console import TERMINAL
+from magicdec.engine.harmless import for_spreadsheet
 
 Format = Literal["table", "json", "md", "csv"]
 Cell = str | int | float | bool | None | list[object] | dict[str, object]
@@ -36,7 +37,11 @@ def print_listing(
     if format == "csv":
         writer = csv.writer(stream or sys.stdout, lineterminator="\n")
         writer.writerow(columns)
-        writer.writerows(text)
+        writer.writerows(
+            [cell if isinstance(given, int | float) else for_spreadsheet(cell)
+             for cell, given in zip(written, row, strict=True)]
+            for written, row in zip(text, rows, strict=True)
+        )  # fmt: skip
     elif format == "md":
         text = [[_short(cell) for cell in row] for row in rows]
         print("| " + " | ".join(columns) + " |", file=stream)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,8 @@ class TuneOutcome:
     sources: tuple[str, ...]
     weights: tuple[DraftWeights, ...] = ()
     env: dict[str, object] = field(default_factory=dict)
-    documents: tuple[str, ...] = ()
+    documents: Mapping[str, str] = field(default_factory=dict)  # digests by name
+    policies: Mapping[str, str] = field(default_factory=dict)  # schedules' names, told apart
     calibration: Calibration | None = None
     tuner: Tuner | None = None
     warnings: list[str] = field(default_factory=list)
@@ -94,11 +95,15 @@ def tune_opened(
     """With an engine session that is open already. Whatever is raised, also by `progress`, what is
     known so far is in the outcome."""
     settings, config = outcome.settings, outcome.question.config
+    from magicdec.profiles.gamma_names import told_apart
     from magicdec.profiles.tuning.acceptance import weighted
     from magicdec.profiles.tuning.tuner import Tuner
+    from magicdec.profiles.tuning.variants import Policy
 
-    outcome.env = session.environment()
-    outcome.documents = tuple(document.name for document in documents)
+    outcome.documents = session_api.digests(documents)
+    outcome.env = {**session.environment(), "documents": outcome.documents}
+    changes = outcome.question.changes
+    outcome.policies = {c.name: told_apart(c.name) for c in changes if isinstance(c, Policy)}
     outcome.warnings += [warning for document in documents for warning in document.warnings]
     drafters = weighted(
         outcome.question.drafters, outcome.weights, config, session.device, session.dtype

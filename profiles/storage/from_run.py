@@ -13,10 +13,16 @@ from magicdec.profiles.records import RUN_SCHEMA
 from magicdec.profiles.storage.conditions import conditions_of
 from magicdec.profiles.storage.decoding import cell_from_json, header_from_json
 from magicdec.profiles.storage.drafter import draft_name, policy_name
+from magicdec.profiles.storage.fields import model_name
 from magicdec.profiles.storage.header import Grid
 from magicdec.profiles.storage.schema import Profile
 
-OF_CELLS = ("documents", "draft_identity", "draft_weights")  # in a run's environment
+OF_CELLS = (
+    "documents",
+    "draft_identity",
+    "draft_weights",
+    "gamma_policy",
+)  # in a run's environment
 
 
 def profile_of_run(document: dict[str, Any], name: str) -> Profile:
@@ -57,7 +63,11 @@ def _translated(run: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     header = {
         "created": "",
         "tool": env.get("magicdec", ""),
-        "environment": {key: value for key, value in env.items() if key not in OF_CELLS},
+        "environment": {
+            key: model_name(str(value)) if key == "model" else value
+            for key, value in env.items()
+            if key not in OF_CELLS
+        },
         "model": env.get("model", config["model"]),
         "dtype": env.get("dtype", config["dtype"]),
         "kv_dtype": env.get("kv_dtype", config["kv_dtype"]),
@@ -89,7 +99,9 @@ def _translated(run: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
             "draft_kv": config.get("draft_kv", "selected"),
             "tree": config.get("tree"),
             "tree_nodes": config.get("tree_nodes"),
-            "gamma_policy": policy_name(config.get("gamma_policy", FIXED.name)),
+            "gamma_policy": policy_name(
+                env.get("gamma_policy") or config.get("gamma_policy", FIXED.name)
+            ),
         },
         "draft_identity": env.get("draft_identity"),
         "status": "failed" if failure else "ok",

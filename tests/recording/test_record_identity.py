@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from magicdec.cli.main import run_command_line
 from magicdec.profiles.storage.reading import read_profile
 
 Record = Callable[..., int]
@@ -140,3 +142,30 @@ def test_an_identity_is_of_numbers_wherever_they_lie(checkpoint: Path, tmp_path:
     assert content_of(one.spec, one.weights) == content_of(two.spec, two.weights)
     assert identity_of(one.spec, one.weights) != identity_of(two.spec, two.weights)
     assert torch.equal(*(c.weights["model.norm.weight"] for c in (one, two)))
+
+
+def test_a_run_and_a_survey_name_what_they_measured_by_content_too(
+    record: Record, begun: Path, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded = read_profile(begun).header
+    (source,) = recorded.documents
+    schedule = tmp_path / "plan.toml"
+    schedule.write_text("schema = \"magicdec.gamma/1\"\n[[gamma]]\nbatch = 1\ncontext = 1\ngamma = 2\n")
+    common = [str(tmp_path / "doc.txt"), "--model", str(model), "--context", "60", "-q"]
+    capsys.readouterr()
+    for arguments in (
+        ["run", *common, "--max-new-tokens", "6", "--gamma", str(schedule), "--json"],
+        ["profile", "survey", *common, "--gamma", "2", "--format", "json"],
+    ):
+        assert run_command_line(arguments) == 0
+        text = capsys.readouterr().out
+        env = json.loads(text)["env"]
+        assert env["identity"] == recorded.identity and env["machine"]
+        assert env["documents"] == {"doc.txt": source.sha256}
+        if arguments[0] == "run":
+            (tmp_path / "run.json").write_text(text)
+    profile = read_profile(tmp_path / "run.json")
+    assert [s.sha256 for s in profile.header.documents] == [source.sha256]
+    assert profile.header.identity == recorded.identity
+    assert re.fullmatch(r"plan\.toml@[0-9a-f]{6}", profile.cells[0].key.gamma_policy)
+    assert str(tmp_path) not in str(profile)
