@@ -9,6 +9,7 @@ import typer
 
 from magicdec.cli.console import TERMINAL
 from magicdec.cli.output_file import check_output, goes_on, unfinished
+from magicdec.engine.errors import MagicdecError
 
 GROUPS = ("Model",)  # of the knobs: the rest does not change what a pass takes
 
@@ -71,5 +72,7 @@ def calibrate(
     finally:
         display.close()
     calibrating.report(found, json)
+    if found.path is None:
+        raise MagicdecError(f"not stored: {found.problem}; the calibration is above")
     TERMINAL.note(f"stored in {found.path}")
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,9 @@ from magicdec.cli.session_api import GIB
 from magicdec.cli.tables import Cell, print_json, print_listing
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.text.documents import read_document
+from magicdec.kernels.cachedir import OVERRIDE
 from magicdec.profiles.calibrated import Calibration, brief, fingerprint_of
-from magicdec.profiles.calibration import as_record, load_calibration, save_calibration
+from magicdec.profiles.calibration import as_record, load_calibration, save_calibration, unstorable
 
 if TYPE_CHECKING:
     from magicdec.engine.session import Session
@@ -26,18 +28,25 @@ Progress = Callable[[str, float | None], None]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What one calibration gave."""
+    """What one calibration gave; problem: why it is not stored."""
 
     calibration: Calibration
-    path: Path
+    path: Path | None
+    problem: str
     seconds: float  # measuring
     prefill_s: float
     rounds: int
 
 
 def calibrate(settings: Settings, document: str, progress: Progress) -> Found:
-    """Raises ConfigError, ModelError, OutOfMemoryError."""
+    """What cannot be stored is given all the same. Raises ConfigError, ModelError,
+    OutOfMemoryError."""
     text = read_document(document)  # before torch: a misspelt name shows at once
+    if reason := unstorable():
+        TERMINAL.note(
+            f"warning: {reason}: the calibration will be used and shown, and not be kept; set "
+            f"{OVERRIDE} to another folder to keep it"
+        )
     session = open_session(settings, progress)
     from magicdec.engine.memory import available_memory
     from magicdec.profiles.bench.calibrating import Grid, measure
@@ -58,8 +67,12 @@ def calibrate(settings: Settings, document: str, progress: Progress) -> Found:
         measured.samples, model=shape_of(session.spec, session.model_name), device=device,
         fingerprint=fingerprint_of(environment),
     )  # fmt: skip
-    path = save_calibration(calibration)
-    return Found(calibration, path, measured.seconds, measured.prefill_s, measured.rounds)
+    path, problem = None, ""
+    try:
+        path = save_calibration(calibration)
+    except ConfigError as error:  # minutes were spent on it
+        problem = str(error)
+    return Found(calibration, path, problem, measured.seconds, measured.prefill_s, measured.rounds)
 
 
 def check(settings: Settings, document: str, path: Path, display: Display) -> int | None:
@@ -67,10 +80,11 @@ def check(settings: Settings, document: str, path: Path, display: Display) -> in
 
     Raises OSError where the file cannot be written any more.
     """
-    from magicdec.profiles.bench.check_file import read_cells
+    from magicdec.profiles.bench.check_file import read_cells, require_same
 
     text = read_document(document)
     done = {cell.place: cell for cell in read_cells(path)}
+    digest = hashlib.sha256(text.content.encode()).hexdigest()[:16]
     session = open_session(settings, display.loading)
     from magicdec.profiles.bench.checking import Check, summary
 
@@ -81,7 +95,8 @@ def check(settings: Settings, document: str, path: Path, display: Display) -> in
     stale = calibration.stale_because(fingerprint)
     if stale:
         raise ConfigError(f"the calibration is stale ({stale}); run `magicdec calibrate` again")
-    bench = Check(session, text, calibration)
+    require_same(path, done.values(), calibration.created, digest)
+    bench = Check(session, text, calibration, digest)
     for share in bench.prefill():
         display.loading("prefill", share)
     display.close()

@@ -85,11 +85,13 @@ def goes_on(path: Path) -> str:
 
 
 def unfinished(path: Path, error: OSError) -> MagicdecError:
-    """A write that failed in the middle of the work, to a file that is appended to."""
+    """A write that failed in the middle of the work, to a file that is appended to; with the
+    error's notes."""
     kept = "it keeps what is finished, and the same command goes on"
+    besides = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
     return MagicdecError(
         f"{path} cannot be written: {error.strerror}; "
-        f"{kept if os.path.lexists(path) else 'give another file'}"
+        f"{kept if os.path.lexists(path) else 'give another file'}{besides}"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -26,9 +27,10 @@ from magicdec.profiles.costs.shapes import ModelShape
 from magicdec.profiles.gamma_names import told_apart
 from magicdec.profiles.storage.conditions import conditions_of
 from magicdec.profiles.storage.drafter import NO_TREE, draft_name, policy_name
+from magicdec.profiles.storage.encoding import cell_to_json
 from magicdec.profiles.storage.fields import last_part, model_name
 from magicdec.profiles.storage.header import Grid, Header, Source
-from magicdec.profiles.storage.schema import CellKey
+from magicdec.profiles.storage.schema import Cell, CellKey
 from magicdec.profiles.storage.writing import ProfileWriter
 
 if TYPE_CHECKING:
@@ -190,7 +192,7 @@ def record_session(plan: RecordPlan, display: Display) -> int:
             )
         predict = Predictor(calibration, shape)
         prepare = Preparation(calibration)
-        recording = Recording(session, rows, plan.repeat, listen, tell, predict, prepare)
+        recording = Recording(session, rows, plan.repeat, listen, tell, predict, prepare, _show)
         cells = plan.cells(session)
         there = sum(cell in writer.finished for cell in cells)
         if there:
@@ -214,6 +216,12 @@ def _check_drafts(plan: RecordPlan, session: Session) -> dict[str, str]:
     if len(refused) == len(drafts):
         raise refused[0]
     return found
+
+
+def _show(cell: Cell) -> str:
+    """As the line that the file lacks: it took its time to measure."""
+    print(json.dumps(cell_to_json(cell), allow_nan=False, separators=(",", ":")), flush=True)
+    return "the cell that it lacks is on stdout"
 
 
 def _line(progress: Progress) -> str:

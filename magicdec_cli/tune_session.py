@@ -119,7 +119,9 @@ def tune_opened(
     longest = max((context for context in outcome.question.contexts if context), default=None)
     outcome.warnings += session.warnings(rows(longest, 1), config)  # and refuses what cannot be
     _check_drafts(outcome.question, session)
-    outcome.calibration = _calibration(session, settings, progress)
+    outcome.calibration, problem = _calibration(session, settings, progress)
+    if problem:
+        outcome.warnings.append(f"the calibration is used here and not stored: {problem}")
     outcome.tuner = Tuner(session, outcome.calibration, outcome.question, rows, progress)
     outcome.tuner.run()
 
@@ -139,13 +141,15 @@ def _check_drafts(question: Question, session: Session) -> None:
         session.draft_spec(config_of(candidate, question.config))
 
 
-def _calibration(session: Session, settings: Settings, progress: Watch) -> Calibration:
-    """The stored one, or a new one, which takes its time."""
+def _calibration(
+    session: Session, settings: Settings, progress: Watch
+) -> tuple[Calibration, str]:  # fmt: skip
+    """The stored one, or a new one, which takes its time; and why that could not be stored."""
     now = fingerprint_of(session.environment())
     found = load_calibration(session.model_name, now)
     stale = "there is none yet" if found is None else found.stale_because(now)
     if found is not None and not stale:
-        return found
+        return found, ""
     from magicdec.cli.calibrating import calibrate
 
     TERMINAL.note(f"calibrating {session.model_name} on this machine first, once: {stale}")
@@ -153,4 +157,5 @@ def _calibration(session: Session, settings: Settings, progress: Watch) -> Calib
     def report(what: str, share: float | None) -> None:
         progress(f"calibrating first: {what}", share)
 
-    return calibrate(settings, "builtin:pydoc", report).calibration
+    made = calibrate(settings, "builtin:pydoc", report)
+    return made.calibration, made.problem

@@ -7,12 +7,13 @@ import hashlib
 import json
 import math
 import re
+import tempfile
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
 
 from magicdec.engine.errors import ConfigError
-from magicdec.kernels.cachedir import cache_root
+from magicdec.kernels.cachedir import OVERRIDE, cache_root
 from magicdec.profiles.calibrated import (
     BYTES,
     FINGERPRINT,
@@ -30,6 +31,7 @@ from magicdec.profiles.replacing import replacing
 
 SCHEMA = "magicdec.calibration/1"
 LARGEST = 1_000_000  # bytes of a file
+USUAL = 8192  # bytes of one, or more than most
 AGAIN = "run `magicdec calibrate` again"
 
 
@@ -54,8 +56,25 @@ def save_calibration(calibration: Calibration) -> Path:
         with replacing(path) as made:
             made.write_text(text + "\n", encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error
+        raise ConfigError(
+            f"{path}: cannot be written: {error.strerror}; make room, or set {OVERRIDE} to another "
+            "folder"
+        ) from error
     return path
+
+
+def unstorable() -> str:
+    """Why no calibration could be stored now, in a few words; empty when one could. Asked by
+    writing, since permissions alone do not tell."""
+    folder = calibrations_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"\0" * USUAL)
+            file.flush()
+    except OSError as error:
+        return f"{folder}: {error.strerror}"
+    return ""
 
 
 def as_record(calibration: Calibration) -> dict[str, Any]:

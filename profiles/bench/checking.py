@@ -39,8 +39,10 @@ class Errors:
 class Check:
     """Every speculative step stands between two plain ones of the same rows."""
 
-    def __init__(self, session: Session, document: Document, calibration: Calibration) -> None:
-        self._session, self._calibration = session, calibration
+    def __init__(
+        self, session: Session, document: Document, calibration: Calibration, digest: str
+    ) -> None:
+        self._session, self._calibration, self._digest = session, calibration, digest
         weights = draft_weights(DecodeConfig(), session.device, session.dtype)
         self._steps = tuple((gamma, weights) for gamma in GAMMAS)
         length = max(CONTEXTS) + STAGGER * (max(BATCHES) - 1)
@@ -55,7 +57,9 @@ class Check:
         return self._bench.prefill()
 
     def run(self, known: Sequence[Cell], path: Path) -> Iterator[Cell]:
-        """Measures contexts and budgets of which not every cell is `known`; appends to `path`."""
+        """Measures contexts and budgets of which not every cell is `known`; appends to `path`.
+
+        Raises OSError where that cannot be written, once it has yielded what was measured."""
         there = {cell.place for cell in known}
         for context in sorted(CONTEXTS, reverse=True):
             for budget in BUDGETS:
@@ -63,7 +67,11 @@ class Check:
                 if wanted <= there:
                     continue
                 found = list(self._cells(self._visit(context, budget)))
-                append_cells(path, found)
+                try:
+                    append_cells(path, found)
+                except OSError:
+                    yield from found
+                    raise
                 yield from found
 
     def _visit(self, context: int, budget: int) -> Visit:
@@ -103,6 +111,7 @@ class Check:
             verify_ms_predicted=1e3 * float(costs.verify.total),
             step_ms_predicted=1e3 * float(costs.step(gamma)),
             calibrated=self._calibration.created,
+            document=self._digest,
         )  # fmt: skip
 
 

@@ -150,7 +150,9 @@ def test_a_run_and_a_survey_name_what_they_measured_by_content_too(
     recorded = read_profile(begun).header
     (source,) = recorded.documents
     schedule = tmp_path / "plan.toml"
-    schedule.write_text("schema = \"magicdec.gamma/1\"\n[[gamma]]\nbatch = 1\ncontext = 1\ngamma = 2\n")
+    schedule.write_text(
+        'schema = "magicdec.gamma/1"\n[[gamma]]\nbatch = 1\ncontext = 1\ngamma = 2\n'
+    )
     common = [str(tmp_path / "doc.txt"), "--model", str(model), "--context", "60", "-q"]
     capsys.readouterr()
     for arguments in (
