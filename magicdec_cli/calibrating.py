@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from magicdec.cli import interrupts
 from magicdec.cli.console import TERMINAL
+from magicdec.cli.grid_size import size_line
 from magicdec.cli.knobs import Settings
 from magicdec.cli.progress import Display
 from magicdec.cli.session_api import GIB
@@ -97,10 +98,13 @@ def check(settings: Settings, document: str, path: Path, display: Display) -> in
         raise ConfigError(f"the calibration is stale ({stale}); run `magicdec calibrate` again")
     require_same(path, done.values(), calibration.created, digest)
     bench = Check(session, text, calibration, digest)
+    known = list(done.values())
+    if left := bench.left(known):
+        display.note(size_line(left, bench.seconds(known), guessed=False))
     for share in bench.prefill():
         display.loading("prefill", share)
     display.close()
-    for cell in bench.run(list(done.values()), path):
+    for cell in bench.run(known, path):
         done[cell.place] = cell
         TERMINAL.note(
             f"B {cell.rows}, context {cell.context:,}, budget {cell.budget}, γ {cell.gamma}: "

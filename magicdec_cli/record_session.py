@@ -15,6 +15,7 @@ from magicdec.cli.bars import clock, counted
 from magicdec.cli.console import TERMINAL
 from magicdec.cli.drafter_grid import drafters
 from magicdec.cli.gamma_grid import Ahead, gammas, ways
+from magicdec.cli.grid_size import refuse_large, size_line
 from magicdec.cli.grids import Grids
 from magicdec.cli.knobs import Settings
 from magicdec.cli.progress import Display
@@ -35,6 +36,8 @@ from magicdec.profiles.storage.writing import ProfileWriter
 
 if TYPE_CHECKING:
     from magicdec.engine.session import Session
+    from magicdec.profiles.expected import Pace
+    from magicdec.profiles.recording.plan import Group
     from magicdec.profiles.recording.recording import Progress
     from magicdec.profiles.survey.drafter import Drafter
 
@@ -60,11 +63,18 @@ class RecordPlan:
         require(None not in contexts, "no prompt lengths to measure; add --context 1000-4000*2")
         aheads = gammas(grids)
         left_out: list[str] = []
+        of_drafters = ("draft", "draft_kv", "selector", "budget", "tree", "tree_nodes")
+        refuse_large({name: len(grids.values(name)) for name in of_drafters})
         found = drafters(
             grids.values("selector"), grids.values("budget"), settings.selector_option,
             grids.values("draft"), grids.values("draft_kv"),
             list(itertools.product(grids.values("tree"), grids.values("tree_nodes"))), left_out,
         )  # fmt: skip
+        axes = {
+            name: len(grids.values(name))
+            for name in ("batch", "context", "temperature", "draft_weights")
+        } | {"gamma": len(aheads), "the drafters": len(found)}
+        refuse_large(axes)
         cells_of = ways(found, aheads, left_out)
         temperatures = grids.values("temperature")
         coldest = min(temperatures)
@@ -81,6 +91,18 @@ class RecordPlan:
         # Checked at the coldest: what has no effect on greedy cells must not be asked of them.
         base = _plain(settings, coldest)
         return cls(settings, base, cells_of, grid, documents, path, repeat, left_out)
+
+    def seconds(self, todo: Sequence[Group], pace: Pace) -> float:
+        """About what measuring these takes: each cell is run plainly and drafted, to warm up and
+        then `repeat` times."""
+        from magicdec.profiles.recording.measuring import WARM_UP_TOKENS
+
+        tokens, total = self.base.max_new_tokens, 0.0
+        for group in todo:
+            of_each = 2 * (self.repeat * tokens + min(WARM_UP_TOKENS, tokens))
+            decoded = pace.decode(group.batch, group.context, of_each)
+            total += pace.prefill(group.context) + len(group.cells) * decoded
+        return total
 
     def cells(self, session: Session) -> dict[CellKey, DecodeConfig]:
         """Every combination, once; `auto` weights are what they come to here.
@@ -128,6 +150,8 @@ def record_session(plan: RecordPlan, display: Display) -> int:
     identities = _check_drafts(plan, session)
     from magicdec.cli.prediction import usable_calibration
     from magicdec.profiles.calibration_fit import shape_of
+    from magicdec.profiles.expected import Pace
+    from magicdec.profiles.recording.plan import groups
     from magicdec.profiles.recording.prediction import Predictor
     from magicdec.profiles.recording.preparing import Preparation
     from magicdec.profiles.recording.recording import Recording
@@ -195,6 +219,10 @@ def record_session(plan: RecordPlan, display: Display) -> int:
         recording = Recording(session, rows, plan.repeat, listen, tell, predict, prepare, _show)
         cells = plan.cells(session)
         there = sum(cell in writer.finished for cell in cells)
+        pace = Pace.of(calibration, shape_of(session.spec, model), environment)
+        todo = groups(list(cells), writer.finished)
+        if left := sum(len(group.cells) for group in todo):
+            display.note(size_line(left, plan.seconds(todo, pace), pace.guessed))
         if there:
             display.note(f"{there} of {counted(len(cells), 'cell')} are in {plan.path} already")
         recording.run(cells, writer)

@@ -9,6 +9,7 @@ import typer
 from magicdec.cli.commands import FormatOption
 from magicdec.cli.console import TERMINAL
 from magicdec.cli.drafter_grid import drafters
+from magicdec.cli.grid_size import refuse_large
 from magicdec.cli.grids import GRAMMAR, read_grids, refuse_cascades
 from magicdec.cli.interrupts import INTERRUPTED, before_exit
 from magicdec.engine.errors import ConfigError
@@ -54,6 +55,8 @@ def survey(
     from magicdec.cli.survey_session import SurveyOutcome, survey_session
     from magicdec.cli.survey_view import deliver
 
+    axes = {name: len(grids.values(name)) for name in ("draft", "draft_kv", "selector", "budget")}
+    refuse_large(axes | {"gamma": len(gammas)})
     wanted = drafters(
         grids.values("selector"), grids.values("budget"), settings.selector_option,
         grids.values("draft"), grids.values("draft_kv"),

@@ -11,6 +11,7 @@ import typer
 
 from magicdec.cli.console import TERMINAL
 from magicdec.cli.drafter_grid import drafters
+from magicdec.cli.grid_size import refuse_large
 from magicdec.cli.grids import GRAMMAR, Grids, apart, grid_values, read_grids
 from magicdec.cli.interrupts import INTERRUPTED, before_exit
 from magicdec.cli.output_file import check_output
@@ -203,7 +204,12 @@ def question(
     require(
         bool(gammas), "--gamma 0 drafts nothing; plain decoding is always tried, give 1 or more"
     )
+    refuse_large({"batch": len(batches), "context": len(contexts), "gamma": len(gammas)})
+    of_drafters = ("draft", "draft_kv", "selector", "budget")
+    refuse_large({name: len(grids.values(name)) for name in of_drafters})
     ways = tuple(_drafters(grids, flags))
+    places = len(batches) * len(contexts)
+    refuse_large({"the places": places, "gamma": len(gammas), "the drafters": len(ways)})
     found = changes(
         grids.values("draft"), grids.values("tree"), grids.values("tree_nodes"), policies
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from magicdec.cli import session_api
 from magicdec.cli.console import TERMINAL
+from magicdec.cli.grid_size import size_line
 from magicdec.cli.knobs import Settings
 from magicdec.cli.progress import Display
 from magicdec.engine.config import DraftWeights
@@ -16,6 +17,7 @@ from magicdec.engine.request import Request
 from magicdec.engine.text.workloads.names import require_length
 from magicdec.profiles.calibrated import Calibration, fingerprint_of
 from magicdec.profiles.calibration import load_calibration
+from magicdec.profiles.expected import READ, Pace
 from magicdec.profiles.survey.drafter import Drafter
 from magicdec.profiles.tuning.candidate import Candidate
 from magicdec.profiles.tuning.preparing import config_of
@@ -85,15 +87,15 @@ def _tune(outcome: TuneOutcome, display: Display) -> None:
     for context in outcome.question.contexts:
         require_length(outcome.sources, context)
     opened = session_api.open_engine(outcome.sources, outcome.settings, display.loading)
-    tune_opened(outcome, *opened, display.loading)
+    tune_opened(outcome, *opened, display.loading, display.note)
 
 
 def tune_opened(
     outcome: TuneOutcome, session: Session, documents: Sequence[Document] | Sequence[Workload],
-    progress: Watch,
+    progress: Watch, say: Callable[[str], None] = lambda line: None,
 ) -> None:  # fmt: skip
-    """With an engine session that is open already. Whatever is raised, also by `progress`, what is
-    known so far is in the outcome."""
+    """With an engine session that is open already. say: hears once what there is to
+    do. Whatever is raised, also by `progress`, what is known so far is in the outcome."""
     settings, config = outcome.settings, outcome.question.config
     from magicdec.profiles.gamma_names import told_apart
     from magicdec.profiles.tuning.acceptance import weighted
@@ -122,8 +124,29 @@ def tune_opened(
     outcome.calibration, problem = _calibration(session, settings, progress)
     if problem:
         outcome.warnings.append(f"the calibration is used here and not stored: {problem}")
+    say(_size(outcome, session))
     outcome.tuner = Tuner(session, outcome.calibration, outcome.question, rows, progress)
     outcome.tuner.run()
+
+
+def _size(outcome: TuneOutcome, session: Session) -> str:
+    """How many settings are priced, and about what surveying and running the best of them takes."""
+    from magicdec.profiles.calibration_fit import shape_of
+    from magicdec.profiles.tuning.tuner import LEAST_ROWS, MOST_ROWS
+
+    asked, tokens = outcome.question, outcome.question.config.max_new_tokens
+    shape = shape_of(session.spec, session.model_name)
+    pace = Pace.of(outcome.calibration, shape, outcome.env)
+    rows, ran = min(max(*asked.batches, LEAST_ROWS), MOST_ROWS), max(asked.batches)
+    surveyed, proven = 0.0, 0.0
+    for context in asked.contexts:
+        length = min(context or shape.max_position, shape.max_position)
+        once = pace.decode(rows, length, tokens) * (1 + READ * len(asked.drafters))
+        surveyed += pace.prefill(length) + once
+        runs = (1 + asked.verify + len(asked.changes)) * asked.repeats if asked.verify else 0
+        proven += runs * pace.decode(ran, length, tokens)
+    count = len(asked.batches) * len(asked.contexts) * len(asked.drafters) * len(asked.gammas)
+    return size_line(count, surveyed + min(proven, asked.time_limit or proven), pace.guessed)
 
 
 def _check_drafts(question: Question, session: Session) -> None:
