@@ -9,6 +9,7 @@ import typer
 
 from magicdec.cli.console import TERMINAL
 from magicdec.cli.output_file import check_output, goes_on, unfinished
+from magicdec.cli.unused import refuse_idle
 from magicdec.engine.errors import MagicdecError
 
 GROUPS = ("Model",)  # of the knobs: the rest does not change what a pass takes
@@ -47,8 +48,10 @@ def calibrate(
     from magicdec.cli import calibrating
 
     if show:
+        refuse_idle({"--check": check}, "with --show, which measures nothing")
         return calibrating.show(settings, flags.get("model") is not None, json)
     if check is not None:
+        refuse_idle({"--json": json}, "with --check, whose file is JSON lines")
         check_output(check, "--check", inputs=[doc], continued=True)
     from magicdec.cli.interrupts import INTERRUPTED, before_exit
     from magicdec.cli.progress import choose_display

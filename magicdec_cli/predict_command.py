@@ -10,7 +10,7 @@ from typing import Annotated, Literal, TypeVar, get_args
 import typer
 
 from magicdec.cli.console import TERMINAL
-from magicdec.cli.output_file import check_output, same_file
+from magicdec.cli.output_file import but_stdout, check_output, same_file
 from magicdec.engine.errors import ConfigError, require
 from magicdec.engine.loading.files import user_path
 
@@ -189,6 +189,7 @@ def predict(
     Prices a plain step, a draft step and a verify pass for every batch, context, budget and γ, and
     says what bounds each, what acceptance a speedup takes, and what fits in memory.
     """
+    output = but_stdout(output)
     for option, path in (("--output", output), ("--svg", svg)):
         if path is not None:
             names = (model, draft_model, draft, hardware, alpha and alpha.removeprefix("@"))

@@ -248,7 +248,10 @@ def _check_drafts(plan: RecordPlan, session: Session) -> dict[str, str]:
 
 def _show(cell: Cell) -> str:
     """As the line that the file lacks: it took its time to measure."""
-    print(json.dumps(cell_to_json(cell), allow_nan=False, separators=(",", ":")), flush=True)
+    try:
+        print(json.dumps(cell_to_json(cell), allow_nan=False, separators=(",", ":")), flush=True)
+    except OSError:
+        return "stdout cannot be written either"
     return "the cell that it lacks is on stdout"
 
 

@@ -9,6 +9,7 @@ import typer
 
 from magicdec.cli.console import TERMINAL, one_line
 from magicdec.cli.interrupts import INTERRUPTED, before_exit
+from magicdec.cli.unused import refuse_unused
 from magicdec.engine.config import LOOKUP, DecodeConfig
 from magicdec.engine.errors import MagicdecError, require
 
@@ -62,6 +63,7 @@ def run(
     from magicdec.cli.settings import resolve
 
     settings = resolve(flags).settings
+    refuse_unused(flags, lambda name: (getattr(settings, name),), docs or [])
     _check(settings.decode_config(), compare)
 
     # From here on imports cost tenths of seconds; what can be refused was refused before.

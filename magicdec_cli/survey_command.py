@@ -12,6 +12,7 @@ from magicdec.cli.drafter_grid import drafters
 from magicdec.cli.grid_size import refuse_large
 from magicdec.cli.grids import GRAMMAR, read_grids, refuse_cascades
 from magicdec.cli.interrupts import INTERRUPTED, before_exit
+from magicdec.cli.unused import refuse_unused
 from magicdec.engine.errors import ConfigError
 
 GAMMAS = "1-8"
@@ -45,6 +46,7 @@ def survey(
     """
     grids = read_grids({**flags, "gamma": flags["gamma"] or GAMMAS}, tuple(SURVEY_GRIDS))
     refuse_cascades(grids.values("draft"))
+    refuse_unused(flags, grids.values, docs or [])
     settings = grids.settings
     gammas = tuple(gamma for gamma in grids.values("gamma") if gamma)
     if not gammas:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Literal, TextIO
 
-from magicdec.cli.console import TERMINAL
+from magicdec.cli.console import TERMINAL, spelled
 from magicdec.engine.harmless import for_spreadsheet
 
 Format = Literal["table", "json", "md", "csv"]
@@ -60,6 +60,8 @@ def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    columns = list(map(spelled, columns))
+    rows = [list(map(spelled, row)) for row in rows]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for index, column in enumerate(columns):
         longest = max([len(column), *(len(row[index]) for row in rows)])

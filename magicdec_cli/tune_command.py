@@ -17,6 +17,7 @@ from magicdec.cli.interrupts import INTERRUPTED, before_exit
 from magicdec.cli.output_file import check_output
 from magicdec.cli.run_command import LosslessnessError
 from magicdec.cli.tune_variants import changes, check_changes, surveyed
+from magicdec.cli.unused import refuse_unused
 from magicdec.engine.config import SELF
 from magicdec.engine.errors import MagicdecError, OutOfMemoryError, require
 
@@ -40,7 +41,7 @@ TUNE_EPILOG = (
     "minutes."
 )
 DECIDE, OUTPUT = "Decision", "Output"
-MOST_BATCH, GB = 4096, 1e9
+MOST_BATCH, GB, REPEATS = 4096, 1e9, 2
 
 
 class UnreachableError(MagicdecError):
@@ -87,12 +88,12 @@ def tune(
         ),
     ] = 3,
     repeats: Annotated[
-        int,
+        int | None,
         typer.Option(
-            "--repeats", metavar="N", min=1, max=100, rich_help_panel=DECIDE,
-            help="Rounds of these runs. One shows no spread.",
+            "--repeats", metavar="N", min=1, max=100, rich_help_panel=DECIDE, show_default=False,
+            help=f"Rounds of these runs. One shows no spread. [default: {REPEATS}]",
         ),
-    ] = 2,
+    ] = None,
     time_limit: Annotated[
         float | None,
         typer.Option(
@@ -130,6 +131,7 @@ def tune(
         numbers, policies = apart("gamma", flags["gamma"])
         flags = flags | {"gamma": numbers}
     grids = read_grids(flags, tuple(TUNE_GRIDS))
+    refuse_unused(flags, grids.values, docs or [])
     require(bool(docs), "no document given; name text files, or builtin:pydoc")
     require(output is None or verify > 0, "--output writes real runs, and --verify 0 makes none")
     above_0 = {"--max-tpot": max_tpot, "--max-memory": max_memory, "--time-limit": time_limit}
@@ -140,10 +142,13 @@ def tune(
     require(
         time_limit is None or verify > 0, "--time-limit bounds real runs, and --verify 0 makes none"
     )
+    require(verify > 0 or repeats is None, "--repeats is of real runs, and --verify 0 makes none")
     if output is not None:
         check_output(output, inputs=docs or (), new=True)
     asked = dataclasses.replace(
-        question(grids, flags, objective, max_tpot, max_memory, verify, repeats, policies),
+        question(
+            grids, flags, objective, max_tpot, max_memory, verify, repeats or REPEATS, policies
+        ),
         time_limit=time_limit,
     )
 
