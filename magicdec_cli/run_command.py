@@ -63,8 +63,8 @@ def run(
     from magicdec.cli.settings import resolve
 
     settings = resolve(flags).settings
-    refuse_unused(flags, lambda name: (getattr(settings, name),), docs or [])
     _check(settings.decode_config(), compare)
+    refuse_unused(flags, lambda name: (getattr(settings, name),), docs or [])
 
     # From here on imports cost tenths of seconds; what can be refused was refused before.
     from magicdec.cli.progress import choose_display
