@@ -14,7 +14,11 @@ from magicdec.engine.errors import require
 from magicdec.engine.text.workloads.names import PREFIX
 
 Values = Callable[[str], Sequence[Any]]
-DRAFTING = tuple(knob.name for knob in KNOBS if knob.group == "Speculation")
+#: But for what may have to be turned off where a file turned it on.
+DRAFTING = tuple(
+    knob.name for knob in KNOBS
+    if knob.group == "Speculation" and knob.name not in ("gamma", "tree", "draft_kv")
+)  # fmt: skip
 OF_SELECTION = ("selector", "selector_option", "budget")
 
 
@@ -24,6 +28,11 @@ def refuse_unused(flags: Mapping[str, Any], values: Values, sources: Sequence[st
     given = {name for name, value in flags.items() if value not in (None, [])}
     for names, why in _idle(values, sources):
         _refuse([name.replace("_", "-") for name in names if name in given], why)
+
+
+def idle_names(values: Values, sources: Sequence[str]) -> set[str]:
+    """Settings that `refuse_unused` would refuse, whoever gave them."""
+    return {name for names, _ in _idle(values, sources) for name in names}
 
 
 def refuse_idle(given: Mapping[str, object], why: str) -> None:
@@ -39,11 +48,11 @@ def _refuse(idle: Sequence[str], why: str) -> None:
 def _idle(values: Values, sources: Sequence[str]) -> Iterator[tuple[Sequence[str], str]]:
     """Settings that have no effect, and where they have none."""
     if all(gamma == 0 for gamma in values("gamma")):
-        yield [name for name in DRAFTING if name != "gamma"], "with gamma 0, which drafts nothing"
+        yield DRAFTING, "with gamma 0, which drafts nothing"
     drafts, kept, trees = values("draft"), values("draft_kv"), values("tree")
     if all(draft == LOOKUP for draft in drafts):
         yield (
-            (*OF_SELECTION, "draft_kv", "draft_weights"),
+            (*OF_SELECTION, "draft_weights"),
             "with draft lookup, which reads no KV entries and no weights",
         )
     elif all(kind == "full" for kind in kept):

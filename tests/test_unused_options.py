@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from magicdec.cli.knobs import Settings
 from magicdec.cli.main import run_command_line
+from magicdec.cli.tune_line import command_line
+from magicdec.profiles.storage.drafter import Drafter
+from magicdec.profiles.tuning.candidate import Candidate, Place
 
 LOOKUP, FULL = ["--draft", "lookup"], ["--draft-kv", "full"]
 RUN: list[tuple[list[str], list[str], str]] = [
@@ -97,3 +101,23 @@ def test_so_is_one_of_a_commands_own(
     capsys: pytest.CaptureFixture[str], arguments: list[str], why: str
 ) -> None:
     assert why in _said(arguments, capsys)
+
+
+@pytest.mark.parametrize(
+    "drafter",
+    [None, Drafter(None, draft="lookup"), Drafter("snapkv", (), 64), Drafter("full"),
+     Drafter(None, draft="layers:3", draft_kv="full"), Drafter("streaming", (), 64, draft="a+self"),
+     Drafter("snapkv", (), 64, tree="specexec", tree_nodes=8)],
+    ids=lambda drafter: "plain" if drafter is None else drafter.label,
+)  # fmt: skip
+def test_the_command_that_tune_recommends_is_none_of_these(
+    capsys: pytest.CaptureFixture[str], drafter: Drafter | None
+) -> None:
+    """Whatever files and variables set for the tuning."""
+    settings = Settings(
+        tree="sequoia", tree_rates=".9,.5", draft_kv="full", take="tail", rows="windows", raw=True,
+        prefill_cache=False, prefill_cache_size=2.0, device="cpu", sync_phases=True, budget=99,
+    )  # fmt: skip
+    candidate = Candidate(drafter, 3 if drafter else 0)
+    line = command_line(["no.txt"], settings, Place(1, 50), candidate)
+    assert "there is no file 'no.txt'" in _said(line.split()[1:], capsys)
