@@ -26,7 +26,7 @@ TABLES = ("csv", "md")
 IDLE = {
     "tensorrt-llm": (),
     "vllm-sparse": ("--draft-model", "--schedule-keys"),
-    "aiconfigurator": ("--draft-model", "--replay", "--schedule-keys"),
+    "aiconfigurator": ("--draft-model", "--schedule-keys"),  # it always replays
     "magicdec": ("--draft-model", "--replay", "--schedule-keys"),
 }
 

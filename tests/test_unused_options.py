@@ -87,7 +87,7 @@ def test_what_a_file_or_a_variable_sets_for_every_run_is_not(
         (["profile", "export", "a", "--to", "csv", "--batch", "4"], "with --to csv, which has all"),
         (["profile", "export", "a", "--to", "vllm", "--check", "-o", "b"], "with --check"),
         (["profile", "export", "a", "--to", "vllm", "--schedule-keys", "lower"], "with --to vllm"),
-        (["profile", "export", "a", "--to", "aiconfigurator", "--replay"], "with --to aiconf"),
+        (["profile", "export", "a", "--to", "magicdec", "--replay"], "with --to magicdec"),
         (["calibrate", "--show", "--check", "c.jsonl"], "with --show"),
         (["calibrate", "--json", "--check", "c.jsonl"], "with --check"),
         (["predict", "--hardware", "H100", "--draft", "lookup", "--select-reads", ".5"],
