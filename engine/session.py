@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 
 import torch
 
@@ -18,7 +19,7 @@ from magicdec.engine.environment import environment
 from magicdec.engine.errors import OutOfMemoryError
 from magicdec.engine.events import Event
 from magicdec.engine.loading.checkpoint import Checkpoint, Progress, silent
-from magicdec.engine.loading.identity import identity_of
+from magicdec.engine.loading.identity import content_of, identity_of
 from magicdec.engine.loading.opening import open_checkpoint
 from magicdec.engine.lossless import compare
 from magicdec.engine.memory import (
@@ -128,6 +129,15 @@ class Session:
         where no other model drafts. Raises what `draft_spec` raises."""
         return self._drafts.model(config)
 
+    @cached_property
+    def identity(self) -> str:
+        """The model's, by what its weights say; its name may be that of another one, too."""
+        return content_of(self._checkpoint.spec, self._checkpoint.weights)
+
+    def draft_identity(self, config: DecodeConfig) -> str | None:
+        """The draft model's; None where no other model drafts. Raises what `draft_spec` raises."""
+        return self._drafts.identity(config)
+
     @property
     def cache(self) -> KVCache:
         """The full cache of the last run."""
@@ -139,6 +149,7 @@ class Session:
         return {
             **environment(self.device),
             "model": self.model_name,
+            "identity": self.identity,
             "parameters": self._checkpoint.spec.parameters,
             "dtype": dtype_name(self.dtype),
             "kv_dtype": dtype_name(self.kv_dtype),

@@ -9,6 +9,8 @@ import typer
 
 from magicdec.cli.console import TERMINAL
 from magicdec.cli.output_file import check_output, goes_on, unfinished
+from magicdec.cli.unused import refuse_idle
+from magicdec.engine.errors import MagicdecError
 
 GROUPS = ("Model",)  # of the knobs: the rest does not change what a pass takes
 
@@ -46,8 +48,10 @@ def calibrate(
     from magicdec.cli import calibrating
 
     if show:
+        refuse_idle({"--check": check}, "with --show, which measures nothing")
         return calibrating.show(settings, flags.get("model") is not None, json)
     if check is not None:
+        refuse_idle({"--json": json}, "with --check, whose file is JSON lines")
         check_output(check, "--check", inputs=[doc], continued=True)
     from magicdec.cli.interrupts import INTERRUPTED, before_exit
     from magicdec.cli.progress import choose_display
@@ -71,5 +75,7 @@ def calibrate(
     finally:
         display.close()
     calibrating.report(found, json)
+    if found.path is None:
+        raise MagicdecError(f"not stored: {found.problem}; the calibration is above")
     TERMINAL.note(f"stored in {found.path}")
     return None

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar, get_args
 
 import typer
 
-from magicdec.cli.output_file import check_output, same_file
+from magicdec.cli.console import TERMINAL
+from magicdec.cli.output_file import but_stdout, check_output, same_file
 from magicdec.engine.errors import ConfigError, require
 from magicdec.engine.loading.files import user_path
 
 T = TypeVar("T")
+MANY, CELL_S = 100_000, 2e-5  # cells that take seconds, each so many
 PredictFormat = Literal["table", "md", "csv", "jsonl", "json"]
 DataType = Literal["float32", "bfloat16", "float16", "int8", "fp8"]
 WHERE, GRID, DRAFT, OUTPUT = "Model and hardware", "Grid", "Draft", "Output"
@@ -186,6 +189,7 @@ def predict(
     Prices a plain step, a draft step and a verify pass for every batch, context, budget and γ, and
     says what bounds each, what acceptance a speedup takes, and what fits in memory.
     """
+    output = but_stdout(output)
     for option, path in (("--output", output), ("--svg", svg)):
         if path is not None:
             names = (model, draft_model, draft, hardware, alpha and alpha.removeprefix("@"))
@@ -208,7 +212,7 @@ def predict(
         f"--svg and --output are both {svg}; give the map a file of its own",
     )
     from magicdec.cli.predict_input import Options, question
-    from magicdec.profiles.costs.grid import price
+    from magicdec.profiles.costs.grid import MOST_CELLS, price
 
     chosen = format or _format_of(output)
     require(
@@ -224,6 +228,11 @@ def predict(
             kv_dtype=kv_dtype, reserve=reserve, target_speedup=target_speedup,
         )
     )  # fmt: skip
+    cells = math.prod(asked.axes.shape)
+    if MANY <= cells <= MOST_CELLS:  # more are refused
+        from magicdec.cli.bars import clock
+
+        TERMINAL.note(f"note: {cells:,} cells, about {clock(cells * CELL_S)}")
     grid = price(asked.setup, asked.axes)
 
     from magicdec.cli.predict_output import deliver, draw

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from magicdec.cli.predict_here import acceptance_here, this_machine
 from magicdec.cli.settings import resolve
+from magicdec.cli.unused import refuse_idle
 from magicdec.engine.config import LOOKUP, MAX_GAMMA, SELF, DecodeConfig
 from magicdec.engine.errors import ConfigError, require
 from magicdec.engine.loading.files import user_path
@@ -140,6 +141,12 @@ def _with_draft(options: Options) -> Options:
         options.draft != LOOKUP or options.budget is None,
         "--draft lookup reads no KV entries; leave --budget out",
     )
+    if options.draft == LOOKUP:
+        refuse_idle(
+            {"--select-reads": options.select_reads or None,
+             "--draft-weights": None if options.draft_weights == "auto" else "given"},
+            "with --draft lookup, which reads no KV entries and no weights",
+        )  # fmt: skip
     if named is None and options.draft != LOOKUP:
         return options
     return dataclasses.replace(options, draft_model=named, budget=options.budget or "full")
@@ -186,6 +193,11 @@ def _axes(options: Options) -> Axes:
     budget: tuple[int | None, ...] = (BUDGET if options.draft_model is None else None,)
     if options.budget is not None:
         budget = _budgets(options.budget)
+    if budget == (None,):
+        refuse_idle(
+            {"--select-reads": options.select_reads or None},
+            "where the draft reads its full KV cache",
+        )
     return Axes(batch, context, budget, gamma)
 
 

@@ -16,6 +16,7 @@ from magicdec.cli.output_file import written
 from magicdec.cli.predict_input import Question
 from magicdec.cli.tables import print_json, print_listing
 from magicdec.engine.errors import require
+from magicdec.engine.harmless import for_spreadsheet
 from magicdec.profiles.costs.grid import Grid
 
 MOST_THRESHOLDS = 32  # budgets in the JSON document that have them
@@ -130,6 +131,7 @@ def _flat(asked: Question, grid: Grid, stream: TextIO, format: str) -> None:
             stream.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
         stream.flush()
         return
+    context |= {name: for_spreadsheet(text) for name, text in context.items()}
     first = next(rows)
     writer = csv.DictWriter(stream, list(first), lineterminator="\n")
     writer.writeheader()

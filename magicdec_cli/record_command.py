@@ -12,6 +12,7 @@ from magicdec.cli.grids import GRAMMAR, read_grids
 from magicdec.cli.interrupts import INTERRUPTED, before_exit
 from magicdec.cli.output_file import check_output, goes_on, unfinished
 from magicdec.cli.sweep_file import SweepFile, read_sweep_file
+from magicdec.cli.unused import refuse_unused
 from magicdec.engine.errors import ConfigError, MagicdecError, require
 
 REPEAT = 3
@@ -86,6 +87,7 @@ def record(
         for name, value in flags.items()
     }
     grids = read_grids(stated, grid, RECORD_WORDED)
+    refuse_unused(stated, grids.values, sources)
 
     from magicdec.cli.progress import choose_display
     from magicdec.cli.record_session import RecordPlan, record_session

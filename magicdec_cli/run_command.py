@@ -9,6 +9,7 @@ import typer
 
 from magicdec.cli.console import TERMINAL, one_line
 from magicdec.cli.interrupts import INTERRUPTED, before_exit
+from magicdec.cli.unused import refuse_unused
 from magicdec.engine.config import LOOKUP, DecodeConfig
 from magicdec.engine.errors import MagicdecError, require
 
@@ -63,6 +64,7 @@ def run(
 
     settings = resolve(flags).settings
     _check(settings.decode_config(), compare)
+    refuse_unused(flags, lambda name: (getattr(settings, name),), docs or [])
 
     # From here on imports cost tenths of seconds; what can be refused was refused before.
     from magicdec.cli.progress import choose_display

@@ -5,6 +5,8 @@ Importing this module is cheap; what imports torch is imported where it is used.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from magicdec.cli import interrupts
 from magicdec.cli.knobs import Settings
 from magicdec.engine.config import DecodeConfig
+from magicdec.engine.errors import MagicdecError
 from magicdec.engine.events import Event
 from magicdec.engine.report import RunReport
 from magicdec.engine.request import Request
@@ -146,10 +149,19 @@ class OpenedSession:
 
     def environment(self) -> dict[str, object]:
         from magicdec.engine.drafter import draft_weights
+        from magicdec.profiles.gamma_names import told_apart
 
-        session = self._session
+        session, drafting = self._session, None
         weights = draft_weights(self._config, session.device, session.dtype)
-        return {**session.environment(), "draft_weights": weights}
+        with contextlib.suppress(MagicdecError):  # the run will say it
+            drafting = session.draft_identity(self._config)
+        return {
+            **session.environment(),
+            "draft_weights": weights,
+            "draft_identity": drafting,
+            "gamma_policy": told_apart(self._settings.gamma_policy, self._config.gamma_policy),
+            "documents": digests(self._documents),
+        }
 
 
 def open_session(sources: Sequence[str], settings: Settings, progress: Progress) -> Session:
@@ -174,6 +186,14 @@ def open_engine(
         progress=progress, sync_phases=settings.sync_phases,
         prefill_cache=int(settings.prefill_cache_size * GIB) if settings.prefill_cache else 0,
     ), documents  # fmt: skip
+
+
+def digests(documents: Sequence[Document] | Sequence[Workload]) -> dict[str, str]:
+    """By name, the SHA-256 of each text, or of a sample of what is generated."""
+    return {
+        document.name: hashlib.sha256(document.content.encode()).hexdigest()
+        for document in documents
+    }
 
 
 def list_models() -> Sequence[ModelInfo]:

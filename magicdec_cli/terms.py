@@ -87,7 +87,9 @@ RUN_TERMS: dict[str, str] = {
     "error": "predicted / measured speedup - 1; `with the run's own acceptance` leaves only the "
     "times to be wrong. The sentence below names the part that most of it comes from",
     "calibration": "constants of the cost model fitted to timed steps on this machine; it holds "
-    "for one model, precision, device, number of threads and version, and is stale for others",
+    "for one model, precision, machine, number of threads and version, and is stale for others",
+    "weights": "eight digits that name what a model's weights and specification say, wherever "
+    "their files lie and whatever they are called; two models of one name differ in them",
     "lossless": "greedy: the speculative tokens equal plain decoding's; a difference is a tie when "
     "the logits of the two tokens are closer than the precision's rounding, else it is a failure",
 }
@@ -118,6 +120,8 @@ PROFILE_TERMS: dict[str, str] = {
     "cell": "one setting of a profile: batch, context, drafter, γ, temperature",
     "drafter": "who drafts (--draft) over what: selector, its options, budget, tree; what a "
     "drafter has no use for is left out",
+    "identity": "of a model, by what its weights say; of a document, the SHA-256 of its text; of a "
+    "schedule, six digits behind its name. A profile goes on only with what it began with",
     "repeat": "one plain and one speculative pass over the same rows, in turn; both warmed up, "
     "and each starts from the bare prompts with a new draft cache",
     "failed": "a cell that gave no figures: its error says why; recording again tries it anew",

@@ -97,6 +97,12 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_checkpoint(tmp_path_factory.mktemp("checkpoint") / "tiny")
 
 
+@pytest.fixture
+def make_checkpoint() -> Any:
+    """make_checkpoint(folder, seed=0, num_hidden_layers=2, ...): see `save_checkpoint`."""
+    return save_checkpoint
+
+
 @functools.cache
 def make_tokenizer() -> Any:
     """128 words: token i is written "w<i>", words are joined by spaces."""

@@ -43,6 +43,7 @@ class Recording:
     tell: Callable[[Progress], None]
     predict: Predict
     prepare: Prepare
+    unwritten: Callable[[Cell], str]  # shows the cell that could not be written, and says where
 
     def run(self, cells: Mapping[CellKey, DecodeConfig], writer: ProfileWriter) -> None:
         """Measures each cell with its settings, but for those that the file has. One that fails is
@@ -62,7 +63,11 @@ class Recording:
                     cell = measure(key, cells[key])
                 except MagicdecError as error:
                     cell = failed_cell(key, " ".join(str(error).split())[:1000])
-                writer.append(cell)
+                try:
+                    writer.append(cell)
+                except OSError as error:
+                    error.add_note(self.unwritten(cell))
+                    raise
                 done += 1
                 left = (time.monotonic() - begun) / done * (total - done)
                 self.tell(Progress(key, done, total, left, cell))

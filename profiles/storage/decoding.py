@@ -42,6 +42,7 @@ def header_from_json(value: object, where: str) -> Header:
         kv_dtype=fields.text("kv_dtype"),
         documents=tuple(_source(part) for part in workload.objects("documents")),
         max_new_tokens=workload.maybe("max_new_tokens", workload.integer),
+        conditions=workload.maybe("conditions", workload.scalars) or {},
         grid=_grid(fields.inner("grid")),
     )
 
@@ -85,6 +86,7 @@ def cell_from_json(value: object, where: str) -> Cell:
     predicted = fields.maybe("predicted", fields.inner)
     cell = Cell(
         key=key,
+        draft_identity=fields.maybe("draft_identity", fields.text),
         status=status,
         error=fields.maybe("error", lambda name: fields.text(name, MESSAGE)),
         repeats=tuple(_repeat(part) for part in fields.objects("repeats", MAX_REPEATS)),

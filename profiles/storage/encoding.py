@@ -31,6 +31,7 @@ def header_to_json(header: Header) -> dict[str, Any]:
         "workload": {
             "documents": [asdict(source) for source in header.documents],
             "max_new_tokens": header.max_new_tokens,
+            "conditions": dict(header.conditions),
         },
         "grid": {name: list(values) for name, values in asdict(header.grid).items()}
         | {
@@ -44,6 +45,7 @@ def cell_to_json(cell: Cell) -> dict[str, Any]:
     """Names under `speculative_decoding` are those of `run --json`."""
     return {
         "key": key_to_json(cell.key),
+        "draft_identity": cell.draft_identity,
         "status": cell.status,
         "error": cell.error,
         "repeats": [_repeat(repeat) for repeat in cell.repeats],

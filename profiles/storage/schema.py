@@ -144,6 +144,7 @@ class Cell:
     """What one setting gave. A failed cell has an error and whatever was measured before it."""
 
     key: CellKey
+    draft_identity: str | None = None  # of the other model that drafts; its name is the key's
     status: Literal["ok", "failed"] = "ok"
     error: str | None = None
     repeats: tuple[Repeat, ...] = ()

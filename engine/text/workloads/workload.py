@@ -32,6 +32,11 @@ class Workload:
     seed: int = 0
     warnings: tuple[str, ...] = ()
 
+    @property
+    def content(self) -> str:
+        """What tells it from another task of its name: a short instance."""
+        return self.make(Random(f"{self.name} {self.seed} 0"), 8).text
+
     def instance(self, number: int, count: Callable[[str], int], limit: int) -> Instance:
         """Instance `number`, as long as fits `limit` tokens as `count` counts them.
 
