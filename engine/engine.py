@@ -82,16 +82,18 @@ class Engine:
         self.clock.restart()
         with self.clock.phase("load"):
             run = _Run(self, requests, config, draft, observed)
+        ended = False
         try:
             yield from run.events(PhaseTimes(load=loaded))
-        finally:
-            self._store_prompts()
+            ended = True
+        finally:  # whoever stops a run does not want to wait for others
+            self._store_prompts(patient=ended)
 
-    def _store_prompts(self) -> None:
+    def _store_prompts(self, *, patient: bool) -> None:
         if self.store is not None:
             for slot, prompt in enumerate(self.cache.prompts):
                 if prompt is not None:
-                    self.store.keep(self.cache, slot, prompt.tokens, prompt)
+                    self.store.keep(self.cache, slot, prompt.tokens, prompt, patient=patient)
 
 
 class _Run:

@@ -281,6 +281,7 @@ class Session:
                 identity_of(self._checkpoint.spec, self._checkpoint.weights),
                 self.model_name,
                 self._prefill_cache,
+                say=lambda what: self._progress(what, None),
             )
         return self._store
 

@@ -141,7 +141,7 @@ def models_pull(
 
 
 def cache_list(format: FormatOption = "table") -> None:
-    """List stored prefills and converted models with what they take on disk."""
+    """List stored prefills, converted models and compiled kernels with what they take on disk."""
     from datetime import datetime
 
     from magicdec.cli.report_view import size_text
@@ -161,19 +161,25 @@ def cache_list(format: FormatOption = "table") -> None:
 
 def cache_clear(
     prefills: Annotated[
-        bool, typer.Option("--prefills", help="Stored prefills; the default.")
+        bool, typer.Option("--prefills", help="Stored prefills; without a flag, too.")
+    ] = False,
+    kernels: Annotated[
+        bool, typer.Option("--kernels", help="Compiled kernels; without a flag, too.")
     ] = False,
     models: Annotated[
         bool,
         typer.Option("--models", help="Converted models; the next use makes them again."),
     ] = False,
 ) -> None:
-    """Delete stored prefills, or converted models; give both flags for both."""
+    """Delete stored prefills and compiled kernels; with flags, what they name."""
     from magicdec.cli.report_view import size_text
-    from magicdec.engine.kept import clear_models, clear_prefills
+    from magicdec.engine.kept import clear_kernels, clear_models, clear_prefills
 
-    if prefills or not models:
+    default = not (prefills or kernels or models)
+    if prefills or default:
         print(f"prefills: {size_text(clear_prefills())} freed")
+    if kernels or default:
+        print(f"kernels: {size_text(clear_kernels())} freed")
     if models:
         print(f"models: {size_text(clear_models())} freed")
 

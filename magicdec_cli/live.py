@@ -29,6 +29,7 @@ class LiveDisplay:
         self._next = now()
         self._begun: dict[str, float] = {}  # by the title of a pass
         self._state: LiveState | None = None
+        self._what = ""
         self._live = Live(
             console=console, auto_refresh=False, transient=True, redirect_stdout=False,
             vertical_overflow="crop",
@@ -36,6 +37,8 @@ class LiveDisplay:
         self._live.start()
 
     def loading(self, what: str, share: float | None) -> None:
+        if what != self._what:  # it may be the only word for minutes
+            self._what, self._next = what, self._now()
         line = Text(f"{what} ", no_wrap=True, overflow=self._symbols.overflow)
         if share is not None:
             line.append_text(bar(share, 24, "green", self._symbols)).append(f" {share:.0%}", "dim")

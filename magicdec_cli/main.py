@@ -58,7 +58,7 @@ def _group(help: str) -> typer.Typer:
 
 app = _group("Lossless self-speculative decoding for long contexts: measure whether it pays.")
 models = _group("Models that have an alias.")
-cache = _group("Stored prefills and converted models on this machine.")
+cache = _group("Stored prefills, converted models and compiled kernels on this machine.")
 config = _group("Settings and where they come from.")
 profile = _group(
     "Measure many settings (record, survey); read measurements (show, compare, export)."

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import functools
 import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -227,3 +231,30 @@ def idle_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """What else runs on the machine of the tests is no matter of theirs."""
     monkeypatch.setattr("magicdec.profiles.steadiness.QUIET_SCATTER", 1e9)
     monkeypatch.setattr("magicdec.profiles.steadiness.QUIET_OTHERS", 1.0)
+
+
+_HOLD = """
+import sys
+from filelock import FileLock
+with FileLock(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def hold_lock(path: Path) -> Iterator[int]:
+    """Another process holds the lock `path` inside the block; gives its id."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with subprocess.Popen(
+        [sys.executable, "-c", _HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        yield process.pid
+        process.stdin.close()
+
+
+@pytest.fixture
+def hold() -> Callable[[Path], AbstractContextManager[int]]:
+    return hold_lock
