@@ -49,14 +49,16 @@ def read_members(
     try:
         return kind.model_validate(data)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
+        found = error.errors(include_url=False)
+    first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
     place = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         now = (renamed or {}).get(place)
         hint = f"; it is called {now}" if now else ""
-        raise wrong(engine, f"unknown member {shown(place)}{hint}") from None
+        raise wrong(engine, f"unknown member {shown(place)}{hint}")
     reason = clean(first["msg"].removeprefix("Value error, ")).replace("Input should be", "must be")
     if not place:
-        raise wrong(engine, reason) from None
-    got = f", got {shown(first['input'])}" if first["type"] != "missing" else ""
-    raise wrong(engine, f"{clean(place)}: {reason}{got}") from None
+        raise wrong(engine, reason)
+    if first["type"] == "missing":
+        raise wrong(engine, f"{clean(place)} is missing")
+    raise wrong(engine, f"{clean(place)}: {reason}, got {shown(first['input'])}")

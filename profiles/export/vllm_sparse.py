@@ -88,6 +88,11 @@ def render(plan: Plan, options: EngineOptions) -> Export:
         "the fork reads whole blocks of its cache, one of sinks and those of the recent tokens, "
         "and more of them as a row grows",
     ]
+    if drafter.draft_weights != "same":
+        notes.append(
+            f"NOT EXPRESSED: {drafter.draft_weights} draft weights; the fork drafts with the "
+            "model's own"
+        )
     if budget < LEAST:
         notes.append(
             f"sparse_attn_min_tokens is lowered to {budget}: by its default the fork reads {LEAST} "
