@@ -49,7 +49,8 @@ BAD = {
                     "sparse_attn_ratio": 0.05, "sparse_attn_min_tokens": 256,
                     "num_speculative_tokens": 4} | change)
         for change in ({"sparse_attn_ratio": 0}, {"sparse_attn_ratio": 1},
-                       {"tensor_parallel_size": 1}, {"sparse_attn_algorithm": "magic"}, {"sparse_attn_min_tokens": 0},
+                       {"tensor_parallel_size": 1}, {"sparse_attn_algorithm": "magic"},
+                       {"sparse_attn_min_tokens": 0},
                        {"rejection_sample_method": "synthetic"})
     ],
     "sglang": ["{}", "[]", *(json.dumps(config) for config in (
