@@ -91,7 +91,8 @@ def predict(
         str | None,
         typer.Option(
             "--budget", metavar="GRID", rich_help_panel=GRID, show_default=False,
-            help="KV entries a draft step reads, or full. [default: 512; full with --draft-model]",
+            help="KV entries a draft step reads, or full; with --against, of the rows that do not "
+            "say. [default: 512; full with --draft-model]",
         ),
     ] = None,
     alpha: Annotated[
@@ -197,7 +198,7 @@ def predict(
     if against is not None or fit:
         asked_besides = {
             "--model": model, "--hardware": hardware, "--batch": batch, "--context": context,
-            "--gamma": gamma, "--budget": budget, "--alpha": alpha, "--draft-model": draft_model,
+            "--gamma": gamma, "--alpha": alpha, "--draft-model": draft_model,
             "--draft": draft,
             "--heatmap": heatmap or None, "--svg": svg, "--weight-dtype": weight_dtype,
             "--kv-dtype": kv_dtype, "--reserve": _unless(reserve, 0.1),
@@ -205,7 +206,8 @@ def predict(
             "--select-reads": _unless(select_reads, 0.0),
             "--draft-weights": _unless(draft_weights, "auto"),
         }  # fmt: skip
-        return _against(against, format or _format_of(output), fit, output, asked_besides)
+        chosen = format or _format_of(output)
+        return _against(against, chosen, fit, output, budget, asked_besides)
 
     require(
         svg is None or output is None or not same_file(svg, output),
@@ -254,7 +256,12 @@ def _unless(value: T, usual: T) -> T | None:
 
 
 def _against(
-    path: Path | None, format: str, fit: bool, output: Path | None, besides: Mapping[str, object]
+    path: Path | None,
+    format: str,
+    fit: bool,
+    output: Path | None,
+    budget: str | None,
+    besides: Mapping[str, object],
 ) -> int | None:
     """Raises ConfigError for options that the file answers itself."""
     if path is None:
@@ -263,7 +270,19 @@ def _against(
     require(not given, f"--against takes all from {path}; leave {', '.join(given)} out")
     from magicdec.cli.against_view import against
 
-    return against(path, format=format, fit=fit, output=output)
+    found = None
+    if budget is not None:
+        from magicdec.cli.predict_input import budgets
+        from magicdec.profiles.costs.table_file import Given
+
+        many = budgets(budget)
+        require(
+            len(many) == 1,
+            f"--budget {budget} is for rows of {path} that have no draft_budget: give one number, "
+            "or full",
+        )
+        found = Given(many[0])
+    return against(path, format=format, fit=fit, output=output, budget=found)
 
 
 def _format_of(output: Path | None) -> PredictFormat:

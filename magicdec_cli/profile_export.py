@@ -84,10 +84,12 @@ def run_check(path: str, format: str) -> None:
         raise ConfigError(f"--check knows engine formats, not {format}")
     text = decode(read_bounded(path, 2**20), path, f"configuration of {format}")
     try:
-        format_named(format).check(text)
+        remarks = format_named(format).check(text)
     except ConfigError as error:
         raise ConfigError(f"{clean(path)}: {error}") from None
     TERMINAL.note(f"{path}: valid for {format}")
+    for remark in remarks:
+        TERMINAL.note(f"but {remark}")
 
 
 def _escaped(note: str) -> str:

@@ -90,6 +90,13 @@ RUN_TERMS: dict[str, str] = {
     "for one model, precision, machine, number of threads and version, and is stale for others",
     "weights": "eight digits that name what a model's weights and specification say, wherever "
     "their files lie and whatever they are called; two models of one name differ in them",
+    "ruler:TASK": "a text made to the length of --context, after RULER (arXiv 2404.06654). "
+    "--context is the prompt, RULER's lengths include the answer (128 tokens of niah, 120 of cwe, "
+    "32 of qa). cwe: common words occur 30 times and others 3, from 3,976 tokens on, else 6 and 1, "
+    "as in RULER, but without its solved example and with made-up words. niah: 4 needles between "
+    "sentences, at 4 of 40 depths, as in RULER, but in Python's language reference or a text of "
+    "yours. qa: made-up biographies for SQuAD's paragraphs. In records from before December 2026 "
+    "cwe is easier (25 and 2 at 4,000 tokens) and needles may break a sentence",
     "lossless": "greedy: the speculative tokens equal plain decoding's; a difference is a tie when "
     "the logits of the two tokens are closer than the precision's rounding, else it is a failure",
 }
