@@ -60,8 +60,8 @@ class Recording:
                 self.tell(Progress(key, done, total, left))
                 try:
                     cell = measure(key, cells[key])
-                except MagicdecError as error:
-                    cell = failed_cell(key, " ".join(str(error).split())[:1000])
+                except Exception as error:  # whatever it is, the other cells can be measured
+                    cell = failed_cell(key, _reason(error))
                 writer.append(cell)
                 done += 1
                 left = (time.monotonic() - begun) / done * (total - done)
@@ -79,3 +79,8 @@ class Recording:
             return made[0].measure(key, config, self.repeats)
 
         return measure
+
+
+def _reason(error: Exception) -> str:
+    said = " ".join(str(error).split())
+    return (said if isinstance(error, MagicdecError) else f"{type(error).__name__}: {said}")[:1000]
