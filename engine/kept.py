@@ -13,7 +13,7 @@ from typing import Literal
 from filelock import FileLock, Timeout
 
 from magicdec.engine.errors import MagicdecError
-from magicdec.engine.loading.cache import models_folder
+from magicdec.engine.loading.cache import TEMPORARY, models_folder
 from magicdec.engine.loading.files import one_line
 from magicdec.engine.prefill_files import ABOUT, SUFFIX, folder_lock, prefills_folder
 
@@ -52,10 +52,12 @@ def clear_models() -> int:
 
     The next use of a model fetches or converts it again; a run that has it open is not disturbed.
     """
-    freed = 0
-    for folder in _folders(models_folder()):
-        lock = FileLock(folder.parent / f".{folder.name}.lock", timeout=1)
-        with _clearing(folder, lock):
+    freed, root = 0, models_folder()
+    entries = {folder: folder.name for folder in _folders(root)}
+    for left_over in filter(Path.is_dir, root.glob(f".*{TEMPORARY}*")):  # of a killed process
+        entries[left_over] = left_over.name[1:].rpartition(TEMPORARY)[0]
+    for folder, name in entries.items():
+        with _clearing(folder, FileLock(root / f".{name}.lock", timeout=1)):
             freed += _remove(folder)
     return freed
 
@@ -101,13 +103,13 @@ def _model(folder: Path) -> Kept:
 
 
 def _bytes(folder: Path) -> int:
-    return int(sum(_over(folder, lambda file: file.stat().st_size)))
+    return int(sum(_over(folder, lambda file: file.stat().st_size if file.is_file() else 0)))
 
 
 def _over(folder: Path, measure: Callable[[Path], float]) -> list[float]:
     """`measure` of each file that does not vanish meanwhile."""
     found = []
-    for file in folder.iterdir():
+    for file in folder.rglob("*"):
         try:
             found.append(measure(file))
         except OSError:

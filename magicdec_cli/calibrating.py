@@ -35,8 +35,13 @@ class Found:
     rounds: int
 
 
-def calibrate(settings: Settings, document: str, progress: Progress) -> Found:
-    """Raises ConfigError, ModelError, OutOfMemoryError."""
+def calibrate(
+    settings: Settings, document: str, progress: Progress,
+    measured: Callable[[], None] = lambda: None,
+) -> Found:  # fmt: skip
+    """measured: called when only fitting and storing are left.
+
+    Raises ConfigError, ModelError, OutOfMemoryError."""
     text = read_document(document)  # before torch: a misspelt name shows at once
     session = open_session(settings, progress)
     from magicdec.engine.memory import available_memory
@@ -46,23 +51,24 @@ def calibrate(settings: Settings, document: str, progress: Progress) -> Found:
 
     environment = session.environment()
     grid = Grid().within(session.spec.max_position)
-    measured = measure(session, text, grid, progress)
+    seen = measure(session, text, grid, progress)
+    measured()
     progress("fitting", None)
-    bandwidth, flops = measured.machine.best
+    bandwidth, flops = seen.machine.best
     device = Device(
         f"{environment['device_name']}, {environment['threads']} threads",
         float(available_memory(session.device)), bandwidth, flops,
         source="the quickest large sum and fp32 GEMM measured while calibrating",
     )  # fmt: skip
     calibration = fit_calibration(
-        measured.samples, model=shape_of(session.spec, session.model_name), device=device,
+        seen.samples, model=shape_of(session.spec, session.model_name), device=device,
         fingerprint=fingerprint_of(environment),
     )  # fmt: skip
     path = save_calibration(calibration)
-    return Found(calibration, path, measured.seconds, measured.prefill_s, measured.rounds)
+    return Found(calibration, path, seen.seconds, seen.prefill_s, seen.rounds)
 
 
-def check(settings: Settings, document: str, path: Path, display: Display) -> int | None:
+def check(settings: Settings, document: str, path: Path, display: Display) -> None:
     """Real steps beside predictions; prints a line for each cell, then the errors.
 
     Raises OSError where the file cannot be written any more.
@@ -98,7 +104,6 @@ def check(settings: Settings, document: str, path: Path, display: Display) -> in
         f"p90 {errors.p90:.1%}, bias {errors.bias:+.1%}; right side of 1 in "
         f"{errors.same_side} of {errors.judged}"
     )
-    return None
 
 
 def open_session(settings: Settings, progress: Progress) -> Session:

@@ -18,7 +18,7 @@ from magicdec.cli.console import TERMINAL, one_line, tolerate_narrow_encodings
 from magicdec.cli.drafter_list import drafters
 from magicdec.cli.grids import TREES
 from magicdec.cli.help import GroupedHelp, HelpWithTerms, PredictHelp, ProfileHelp, TuneHelp
-from magicdec.cli.interrupts import INTERRUPTED
+from magicdec.cli.interrupts import INTERRUPTED, leave
 from magicdec.cli.options import with_common, with_settings
 from magicdec.cli.predict_command import EPILOG as PREDICT_EPILOG
 from magicdec.cli.predict_command import predict
@@ -105,7 +105,9 @@ def _root(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line and exits; the one place where errors become messages and codes."""
-    sys.exit(run_command_line(arguments))
+    code = run_command_line(arguments)
+    leave(code)
+    sys.exit(code)
 
 
 def run_command_line(arguments: Sequence[str] | None = None) -> int:

@@ -75,7 +75,10 @@ def with_common(command: Callable[..., int | None]) -> Command:
     def wrapper(**given: Any) -> int | None:
         TERMINAL.color = given.pop("color")
         TERMINAL.verbose = given.pop("verbose")
-        return command(**given)
+        try:
+            return command(**given)
+        except KeyboardInterrupt:  # which typer would make of an exit code alone
+            raise typer.Abort from None
 
     return _resigned(wrapper, [*signature.parameters.values(), *common])
 

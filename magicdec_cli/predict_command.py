@@ -8,6 +8,7 @@ from typing import Annotated, Literal, TypeVar, get_args
 
 import typer
 
+from magicdec.cli import interrupts
 from magicdec.cli.output_file import check_output, same_file
 from magicdec.engine.errors import ConfigError, require
 from magicdec.engine.loading.files import user_path
@@ -224,10 +225,10 @@ def predict(
             kv_dtype=kv_dtype, reserve=reserve, target_speedup=target_speedup,
         )
     )  # fmt: skip
-    grid = price(asked.setup, asked.axes)
-
     from magicdec.cli.predict_output import deliver, draw
 
+    interrupts.raise_again()  # what is imported is imported, and rows are kept as they are done
+    grid = price(asked.setup, asked.axes)
     if svg is not None:
         draw(asked, grid, svg)
     return deliver(asked, grid, chosen, output, heatmap)

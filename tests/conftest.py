@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
+import signal
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -182,6 +185,21 @@ def decode() -> Any:
         return Outcome(list(engine.run(requests, config, draft_decoder)), engine)
 
     return run
+
+
+@pytest.fixture
+def signals() -> Iterator[None]:
+    """Signals as the command line takes them; afterwards as they were."""
+    from magicdec.cli import interrupts
+
+    before, hook = {n: signal.getsignal(n) for n in interrupts.DEFAULTS}, sys.unraisablehook
+    for number, default in interrupts.DEFAULTS.items():
+        signal.signal(number, default)
+    interrupts.exit_at_once()
+    yield
+    sys.unraisablehook = hook
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @functools.cache

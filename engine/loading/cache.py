@@ -22,6 +22,7 @@ from magicdec.kernels.cachedir import OVERRIDE, cache_root
 
 MANIFEST = "entry.json"
 SPEC = "spec.json"
+TEMPORARY = ".tmp"  # behind an entry's name, while it is built
 FORMAT = 1  # raise it when converted files change
 _HASHED_BELOW = 64 * 2**20  # bytes; beyond, the size and the safetensors header must do
 
@@ -59,10 +60,10 @@ def rebuild(
         with FileLock(entry.parent / f".{entry.name}.lock"):
             if unless():
                 return
-            for left_over in entry.parent.glob(f".{entry.name}.tmp*"):  # of a killed process
+            for left_over in entry.parent.glob(f".{entry.name}{TEMPORARY}*"):  # of a killed process
                 shutil.rmtree(left_over, ignore_errors=True)
             with tempfile.TemporaryDirectory(
-                dir=entry.parent, prefix=f".{entry.name}.tmp", ignore_cleanup_errors=True
+                dir=entry.parent, prefix=f".{entry.name}{TEMPORARY}", ignore_cleanup_errors=True
             ) as temporary:
                 _build_and_swap(entry, source, build, Path(temporary))
     except OSError as error:
