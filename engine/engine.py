@@ -35,6 +35,8 @@ from magicdec.engine.prefill import PREFILL_CHUNK, prefill
 from magicdec.engine.prefill_store import PrefillStore
 from magicdec.engine.request import Request
 from magicdec.engine.row import Row
+from magicdec.engine.seal import KeySeal
+from magicdec.engine.selection import watched_selector
 from magicdec.engine.step import speculative_step
 from magicdec.engine.text.tokenizer import Tokenizer
 from magicdec.engine.trees.making import make_tree_rule
@@ -87,7 +89,14 @@ class Engine:
             yield from run.events(PhaseTimes(load=loaded))
             ended = True
         finally:  # whoever stops a run does not want to wait for others
+            self._forget_altered()
             self._store_prompts(patient=ended)
+
+    def _forget_altered(self) -> None:
+        """Rows that a stranger wrote into must serve no other run."""
+        seal, self.cache.seal = self.cache.seal, None
+        for slot in [] if seal is None else seal.broken():
+            self.cache.prompts[slot] = None
 
     def _store_prompts(self, *, patient: bool) -> None:
         if self.store is not None:
@@ -113,6 +122,8 @@ class _Run:
         )  # fmt: skip
         if self.drafter is not None:
             self.drafter.prepare()
+        watched = watched_selector(config)
+        self.cache.seal = None if watched is None else KeySeal(self.cache.k, watched)
         self.observed = max(observed, 0 if self.drafter is None else self.drafter.observed)
         self.rule = self._rule()
         self.backlog = Backlog(self.drafter, self.clock)
@@ -226,6 +237,8 @@ class _Run:
         done, reused = 0, 0  # of the requests before the current one
         begun = self.clock.now()
         for request, slot in placed:
+            if self.cache.seal is not None:
+                self.cache.seal.forget(slot)
             for chunk in prefill(
                 self.model, self.cache, slot, request.tokens,
                 chunk=self.engine.chunk, observed=self.observed, store=self.engine.store,
@@ -253,6 +266,8 @@ class _Run:
         first = int(self.rule.accept(nothing, prompt.logits[None, None]).next)
         _, texts = row.take([first])
         self.backlog.admit(slot)
+        if self.cache.seal is not None:
+            self.cache.seal.admit(slot, self.cache.lengths[slot])
         self.active.append(row)
         return RowStarted(request.row, request.document, len(request.tokens), first, texts[0])
 
@@ -262,6 +277,8 @@ class _Run:
         self.active = [row for row in self.active if row.finish_reason is None]
         for row in ended:
             assert row.finish_reason is not None
+            if self.cache.seal is not None:
+                self.cache.seal.check(row.slot)
             yield RowFinished(row.request.row, row.finish_reason, tuple(row.tokens), row.text)
 
 

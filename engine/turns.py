@@ -67,6 +67,7 @@ def pause(cache: KVCache, clock: Clock) -> Resume:
     """Keeps a run's place in a cache whose prompts stay, and in time. What it gives brings both
     back; the time in between is nobody's."""
     stopped = clock.suspend()
+    seal, cache.seal = cache.seal, None  # of the keys of this run alone
     lengths = list(cache.lengths)
     spans = list(enumerate(zip(cache.prompt_lengths, lengths, strict=True)))
     kept = [
@@ -79,6 +80,7 @@ def pause(cache: KVCache, clock: Clock) -> Resume:
         for store, slot, start, end, entries in kept:
             store[:, slot, :, start:end] = entries
         cache.lengths[:] = lengths
+        cache.seal = seal
         clock.resume(stopped)
 
     return resume

@@ -39,9 +39,15 @@ class Found:
     rounds: int
 
 
-def calibrate(settings: Settings, document: str, progress: Progress) -> Found:
-    """What cannot be stored is given all the same. Raises ConfigError, ModelError,
-    OutOfMemoryError."""
+def calibrate(
+    settings: Settings, document: str, progress: Progress,
+    measured: Callable[[], None] = lambda: None,
+) -> Found:  # fmt: skip
+    """What cannot be stored is given all the same.
+
+    measured: called when only fitting and storing are left. Raises ConfigError, ModelError,
+    OutOfMemoryError.
+    """
     text = read_document(document)  # before torch: a misspelt name shows at once
     if reason := unstorable():
         TERMINAL.note(
@@ -56,16 +62,17 @@ def calibrate(settings: Settings, document: str, progress: Progress) -> Found:
 
     environment = session.environment()
     grid = Grid().within(session.spec.max_position)
-    measured = measure(session, text, grid, progress)
+    seen = measure(session, text, grid, progress)
+    measured()
     progress("fitting", None)
-    bandwidth, flops = measured.machine.read_rate, measured.machine.gemm_rate
+    bandwidth, flops = seen.machine.read_rate, seen.machine.gemm_rate
     device = Device(
         f"{environment['device_name']}, {environment['threads']} threads",
         float(available_memory(session.device)), bandwidth, flops,
         source="the quickest large sum and fp32 GEMM measured while calibrating",
     )  # fmt: skip
     calibration = fit_calibration(
-        measured.samples, model=shape_of(session.spec, session.model_name), device=device,
+        seen.samples, model=shape_of(session.spec, session.model_name), device=device,
         fingerprint=fingerprint_of(environment),
     )  # fmt: skip
     path, problem = None, ""
@@ -73,10 +80,10 @@ def calibrate(settings: Settings, document: str, progress: Progress) -> Found:
         path = save_calibration(calibration)
     except ConfigError as error:  # minutes were spent on it
         problem = str(error)
-    return Found(calibration, path, problem, measured.seconds, measured.prefill_s, measured.rounds)
+    return Found(calibration, path, problem, seen.seconds, seen.prefill_s, seen.rounds)
 
 
-def check(settings: Settings, document: str, path: Path, display: Display) -> int | None:
+def check(settings: Settings, document: str, path: Path, display: Display) -> None:
     """Real steps beside predictions; prints a line for each cell, then the errors.
 
     Raises OSError where the file cannot be written any more.
@@ -117,7 +124,6 @@ def check(settings: Settings, document: str, path: Path, display: Display) -> in
         f"p90 {errors.p90:.1%}, bias {errors.bias:+.1%}; right side of 1 in "
         f"{errors.same_side} of {errors.judged}"
     )
-    return None
 
 
 def open_session(settings: Settings, progress: Progress) -> Session:

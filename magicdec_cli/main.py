@@ -25,7 +25,7 @@ from magicdec.cli.help import (
     TuneHelp,
     spelling,
 )
-from magicdec.cli.interrupts import INTERRUPTED
+from magicdec.cli.interrupts import INTERRUPTED, leave
 from magicdec.cli.options import with_common, with_settings
 from magicdec.cli.predict_command import EPILOG as PREDICT_EPILOG
 from magicdec.cli.predict_command import predict
@@ -119,7 +119,9 @@ def _root(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line and exits; the one place where errors become messages and codes."""
-    sys.exit(run_command_line(arguments))
+    code = run_command_line(arguments)
+    leave(code)
+    sys.exit(code)
 
 
 def run_command_line(arguments: Sequence[str] | None = None) -> int:

@@ -83,7 +83,10 @@ def with_common(
         TERMINAL.verbose = given.pop("verbose")
         if silent is not None and not any(given.get(name) for name in silent):
             TERMINAL.require_output()
-        return command(**given)
+        try:
+            return command(**given)
+        except KeyboardInterrupt:  # which typer would make of an exit code alone
+            raise typer.Abort from None
 
     return _resigned(wrapper, [*signature.parameters.values(), *common])
 

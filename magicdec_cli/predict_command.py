@@ -9,6 +9,7 @@ from typing import Annotated, Literal, TypeVar, get_args
 
 import typer
 
+from magicdec.cli import interrupts
 from magicdec.cli.console import TERMINAL
 from magicdec.cli.output_file import but_stdout, check_output, same_file
 from magicdec.engine.errors import ConfigError, require
@@ -235,10 +236,10 @@ def predict(
         from magicdec.cli.bars import clock
 
         TERMINAL.note(f"note: {cells:,} cells, about {clock(cells * CELL_S)}")
-    grid = price(asked.setup, asked.axes)
-
     from magicdec.cli.predict_output import deliver, draw
 
+    interrupts.raise_again()  # what is imported is imported, and rows are kept as they are done
+    grid = price(asked.setup, asked.axes)
     if svg is not None:
         draw(asked, grid, svg)
     return deliver(asked, grid, chosen, output, heatmap)

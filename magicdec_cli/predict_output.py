@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from magicdec.cli.console import TERMINAL, Symbols
-from magicdec.cli.interrupts import INTERRUPTED
+from magicdec.cli.interrupts import INTERRUPTED, hold
 from magicdec.cli.output_file import written
 from magicdec.cli.predict_input import Question
 from magicdec.cli.tables import print_json, print_listing
@@ -37,6 +37,8 @@ def deliver(
         for note in asked.notes:
             TERMINAL.note(f"note: {note}")
     by_row = format in ("csv", "jsonl")
+    if not by_row:  # it is all there, and only whole
+        hold()
     try:
         with nullcontext(sys.stdout) if output is None else written(output, kept=by_row) as stream:
             if format == "table":

@@ -20,7 +20,7 @@ from magicdec.cli.grids import Grids
 from magicdec.cli.knobs import Settings
 from magicdec.cli.progress import Display
 from magicdec.engine.config import SELF, DecodeConfig, DraftWeights
-from magicdec.engine.errors import ConfigError, MagicdecError, require
+from magicdec.engine.errors import ConfigError, MagicdecError, PluginError, require
 from magicdec.engine.events import Event, PrefillProgress
 from magicdec.engine.gamma.policy import FIXED
 from magicdec.engine.request import Request
@@ -109,8 +109,6 @@ class RecordPlan:
 
         Raises ConfigError for two draft models that a profile could not tell apart.
         """
-        from magicdec.engine.drafter import draft_weights
-
         found: dict[CellKey, DecodeConfig] = {}
         for (drafter, ahead), batch, context, temperature, weights in itertools.product(
             self.ways, self.grid.batch, self.grid.context, self.grid.temperature,
@@ -121,7 +119,7 @@ class RecordPlan:
                 drafter,
                 replace(self.base, sampling=sampling, draft_weights=cast(DraftWeights, weights)),
             )
-            used = drafter.named(temperature, draft_weights(config, session.device, session.dtype))
+            used = drafter.named(temperature, _weights(config, session))
             named = replace(
                 used, draft=draft_name(used.draft),
                 gamma_policy=policy_name(told_apart(ahead.policy)),
@@ -134,6 +132,15 @@ class RecordPlan:
                 "apart",
             )
         return found
+
+
+def _weights(config: DecodeConfig, session: Session) -> str:
+    from magicdec.engine.drafter import draft_weights
+
+    try:
+        return draft_weights(config, session.device, session.dtype)
+    except PluginError:  # its cell says so, and fails
+        return "same" if config.draft_weights == "auto" else config.draft_weights
 
 
 def _plain(settings: Settings, temperature: float) -> DecodeConfig:

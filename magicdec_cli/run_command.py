@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from magicdec.cli.console import TERMINAL, one_line
-from magicdec.cli.interrupts import INTERRUPTED, before_exit
+from magicdec.cli.interrupts import INTERRUPTED, before_exit, finished
 from magicdec.cli.unused import refuse_unused
 from magicdec.engine.config import LOOKUP, DecodeConfig
 from magicdec.engine.errors import MagicdecError, require
@@ -71,15 +71,13 @@ def run(
     from magicdec.cli.run_session import Outcome, run_session
 
     outcome = Outcome(settings, compare)
+    display = choose_display(quiet)
+    before_exit(display.close)
     try:
-        display = choose_display(quiet)
-        before_exit(display.close)
-        try:
-            run_session(outcome, docs or [], display)
-        finally:
-            display.close()
-    except KeyboardInterrupt:  # between the passes' own handler and here
-        outcome.interrupted = True
+        if not finished(lambda: run_session(outcome, docs or [], display)):
+            outcome.interrupted = True  # outside of the passes' own handler
+    finally:
+        display.close()
     return _deliver(outcome, json)
 
 

@@ -11,7 +11,7 @@ from magicdec.cli.console import TERMINAL
 from magicdec.cli.drafter_grid import drafters
 from magicdec.cli.grid_size import refuse_large
 from magicdec.cli.grids import GRAMMAR, read_grids, refuse_cascades
-from magicdec.cli.interrupts import INTERRUPTED, before_exit
+from magicdec.cli.interrupts import INTERRUPTED, before_exit, finished
 from magicdec.cli.unused import refuse_unused
 from magicdec.engine.errors import ConfigError
 
@@ -67,7 +67,8 @@ def survey(
     display = choose_display(quiet)
     before_exit(display.close)
     try:
-        survey_session(outcome, docs or [], display)
+        if not finished(lambda: survey_session(outcome, docs or [], display)):
+            outcome.interrupted = True
     finally:
         display.close()
     if outcome.error is not None and not outcome.results:

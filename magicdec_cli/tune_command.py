@@ -13,7 +13,7 @@ from magicdec.cli.console import TERMINAL
 from magicdec.cli.drafter_grid import drafters
 from magicdec.cli.grid_size import refuse_large
 from magicdec.cli.grids import GRAMMAR, Grids, apart, grid_values, read_grids
-from magicdec.cli.interrupts import INTERRUPTED, before_exit
+from magicdec.cli.interrupts import INTERRUPTED, before_exit, finished
 from magicdec.cli.output_file import check_output
 from magicdec.cli.run_command import LosslessnessError
 from magicdec.cli.tune_variants import changes, check_changes, surveyed
@@ -161,7 +161,8 @@ def tune(
     display = choose_display(quiet)
     before_exit(display.close)
     try:
-        tune_session(outcome, display)
+        if not finished(lambda: tune_session(outcome, display)):
+            outcome.interrupted = True
     finally:
         display.close()
     known = any(answer.options for answer in outcome.answers)

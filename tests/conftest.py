@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -192,6 +193,21 @@ def decode() -> Any:
         return Outcome(list(engine.run(requests, config, draft_decoder)), engine)
 
     return run
+
+
+@pytest.fixture
+def signals() -> Iterator[None]:
+    """Signals as the command line takes them; afterwards as they were."""
+    from magicdec.cli import interrupts
+
+    before, hook = {n: signal.getsignal(n) for n in interrupts.DEFAULTS}, sys.unraisablehook
+    for number, default in interrupts.DEFAULTS.items():
+        signal.signal(number, default)
+    interrupts.exit_at_once()
+    yield
+    sys.unraisablehook = hook
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @functools.cache

@@ -103,7 +103,7 @@ def test_a_closed_pipe_is_no_error_message() -> None:
     assert result.stdout == "term,definition\n" and result.stderr == ""
 
 
-@pytest.mark.parametrize("sent", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("sent", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_ctrl_c_while_starting_is_one_line_whatever_is_half_imported(sent: str) -> None:
     code = (
         "import os, signal, sys; from magicdec.cli import interrupts; interrupts.exit_at_once()\n"
@@ -118,8 +118,8 @@ def test_ctrl_c_while_starting_is_one_line_whatever_is_half_imported(sent: str) 
     assert result.stdout == "display closed\n"
 
 
-def test_once_the_engine_is_imported_ctrl_c_is_pythons_own(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_once_the_engine_is_imported_ctrl_c_is_an_exception(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, signals: None
 ) -> None:
     document = tmp_path / "doc.txt"
     document.write_text("text")
@@ -129,24 +129,17 @@ def test_once_the_engine_is_imported_ctrl_c_is_pythons_own(
         during.append(signal.getsignal(signal.SIGINT))
 
     monkeypatch.setattr("magicdec.engine.session.open_session", opened)
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        interrupts.exit_at_once()
-        assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
-        session_api.open_session([str(document)], Settings(), lambda what, share: None)
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert during == [signal.default_int_handler]
+    assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    session_api.open_session([str(document)], Settings(), lambda what, share: None)
+    assert during == [interrupts._interrupt]
 
 
-def test_an_ignored_ctrl_c_stays_ignored() -> None:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        interrupts.exit_at_once()
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGINT, before)
+def test_an_ignored_ctrl_c_stays_ignored(signals: None) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    interrupts.exit_at_once()
+    interrupts.raise_again()
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    assert signal.getsignal(signal.SIGTERM) is interrupts._interrupt
 
 
 @pytest.mark.parametrize(

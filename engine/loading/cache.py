@@ -23,6 +23,7 @@ from magicdec.kernels.locks import Timeout, held, who
 
 MANIFEST = "entry.json"
 SPEC = "spec.json"
+TEMPORARY = ".tmp"  # behind an entry's name, while it is built
 FORMAT = 1  # raise it when converted files change
 _HASHED_BELOW = 64 * 2**20  # bytes; beyond, the size and the safetensors header must do
 
@@ -78,7 +79,7 @@ def rebuild(
             for left_over in _scratch(entry):  # of a killed process
                 shutil.rmtree(left_over, ignore_errors=True)
             with tempfile.TemporaryDirectory(
-                dir=entry.parent, prefix=f".{entry.name}.tmp", ignore_cleanup_errors=True
+                dir=entry.parent, prefix=f".{entry.name}{TEMPORARY}", ignore_cleanup_errors=True
             ) as temporary:
                 _build_and_swap(entry, source, build, Path(temporary))
     except Timeout:  # an OSError, too
@@ -95,7 +96,7 @@ def rebuild(
 
 
 def _scratch(entry: Path) -> list[Path]:
-    return list(entry.parent.glob(f".{entry.name}.tmp*"))
+    return list(entry.parent.glob(f".{entry.name}{TEMPORARY}*"))
 
 
 def _written(entry: Path) -> list[tuple[str, int]]:

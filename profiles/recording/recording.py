@@ -61,8 +61,8 @@ class Recording:
                 self.tell(Progress(key, done, total, left))
                 try:
                     cell = measure(key, cells[key])
-                except MagicdecError as error:
-                    cell = failed_cell(key, " ".join(str(error).split())[:1000])
+                except Exception as error:  # whatever it is, the other cells can be measured
+                    cell = failed_cell(key, _reason(error))
                 try:
                     writer.append(cell)
                 except OSError as error:
@@ -84,3 +84,8 @@ class Recording:
             return made[0].measure(key, config, self.repeats)
 
         return measure
+
+
+def _reason(error: Exception) -> str:
+    said = " ".join(str(error).split())
+    return (said if isinstance(error, MagicdecError) else f"{type(error).__name__}: {said}")[:1000]
