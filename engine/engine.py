@@ -26,6 +26,7 @@ from magicdec.engine.events import (
     RunFinished,
     StepFinished,
 )
+from magicdec.engine.finiteness import finite, require_finite
 from magicdec.engine.gamma.history import History
 from magicdec.engine.gamma.policy import Situation
 from magicdec.engine.model.decoder import Decoder
@@ -236,6 +237,7 @@ class _Run:
         row = Row(request, slot, self.config, self.engine.tokenizer, self.model.spec.eos_ids)
         prompt = self.cache.prompts[slot]
         assert prompt is not None
+        require_finite([bool(finite(prompt.logits))], "the model", self.model.dtype)
         self.rule.admit(slot, request.row)
         self.rule.begin([slot], [0], [0])
         nothing = Proposal(torch.empty(1, 0, dtype=torch.int64, device=self.model.device))

@@ -24,6 +24,14 @@ class ModelError(MagicdecError):
     exit_code = 3
 
 
+class WrongWeightsError(ModelError):
+    """A kept model is not as it was made: nothing that it said counts."""
+
+
+class NotFiniteError(MagicdecError):
+    """A model computes NaN or infinity."""
+
+
 class OutOfMemoryError(MagicdecError):
     """The run does not fit; the message names the largest batch and context that do."""
 
