@@ -46,6 +46,9 @@ class DraftModels:
             self._loaded = name, self._load(self._opened[name])
         return self._loaded[1]
 
+    def opened(self) -> list[Checkpoint]:
+        return list(self._opened.values())
+
     @property
     def nbytes(self) -> int:
         return 0 if self._loaded is None else self._loaded[1].nbytes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 
 import torch
 
@@ -68,7 +68,7 @@ class Engine:
     def run(
         self, requests: Sequence[Request], config: DecodeConfig, draft: Decoder | None = None,
         *, observed: int = 0,
-    ) -> Iterator[Event]:  # fmt: skip
+    ) -> Generator[Event, None, None]:  # fmt: skip
         """Decodes every request; see `events` for what it yields, and when.
 
         draft: the model that `config.draft` names, where it names one.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import torch
 
@@ -15,7 +15,7 @@ from magicdec.engine.draft_room import DraftRoom
 from magicdec.engine.engine import Engine
 from magicdec.engine.environment import environment
 from magicdec.engine.errors import OutOfMemoryError
-from magicdec.engine.events import Event
+from magicdec.engine.events import Event, RunFinished
 from magicdec.engine.loading.checkpoint import Checkpoint, Progress, silent
 from magicdec.engine.loading.identity import identity_of
 from magicdec.engine.loading.opening import open_checkpoint
@@ -231,7 +231,7 @@ class Session:
 
         observed: see `Engine.run`.
 
-        Raises ConfigError, OutOfMemoryError, ModelError.
+        Raises ConfigError, OutOfMemoryError, ModelError, NotFiniteError.
         """
         slots = min(batch, len(requests))
         needed = capacity(config, _longest(requests))
@@ -245,7 +245,18 @@ class Session:
                     store=self.prefill_store, clock=self._clock,
                 )  # fmt: skip
                 self._engine = engine
-            yield from engine.run(requests, config, self.draft_model(config), observed=observed)
+            draft = self.draft_model(config)
+            with closing(engine.run(requests, config, draft, observed=observed)) as events:
+                for event in events:
+                    # Before anything is reported; a large model is still being read meanwhile.
+                    self.require_intact(wait=isinstance(event, RunFinished))
+                    yield event
+
+    def require_intact(self, *, wait: bool = True) -> None:
+        """Raises WrongWeightsError once a converted model turns out to have changed since it was
+        made; `wait` for that to be known."""
+        for checkpoint in (self._checkpoint, *self._drafts.opened()):
+            checkpoint.require_intact(wait=wait)
 
     @property
     def prefill_store(self) -> PrefillStore | None:

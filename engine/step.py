@@ -97,7 +97,7 @@ def _read(
     began, and the target's own. Raises NotFiniteError where they come from no numbers."""
     depth = verdict.path.shape[1]
     watched = [] if drafter is None else drafter.watching()
-    drafts = [(one.who, flag) for one in watched if (flag := one.taken()) is not None]
+    drafts = [(one.who, sure) for one in watched if (sure := one.taken()) is not None]
     rows = torch.cat(
         (
             verdict.accepted[:, None],
@@ -106,7 +106,7 @@ def _read(
             fed.gather(1, verdict.path),
             sound[:, :1],
             sound.gather(1, verdict.path),
-            *(flag.expand(len(fed), 1) for _, flag in drafts),
+            *(sure.expand(len(fed), 1) for _, sure in drafts),
         ),
         dim=1,
     ).tolist()
