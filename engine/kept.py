@@ -90,7 +90,13 @@ def _prefills(folder: Path) -> Kept:
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
         name = str(about["model"])
         details = f"{about['dtype']}, KV {about['kv_dtype']}, {about['attention']}"
-    except (OSError, ValueError, LookupError, TypeError):  # cut off while it was written
+    except (
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        RecursionError,
+    ):  # cut off while it was written
         name, details = "unknown", ""
     used = _over(folder, lambda f: f.stat().st_mtime if f.suffix == SUFFIX else 0.0)
     return Kept("prefills", name, details, _bytes(folder), max(used, default=None), folder)

