@@ -41,9 +41,14 @@ def convert(file: Path, folder: Path, progress: Progress) -> None:
     tensors = {tensor.name: tensor for tensor in reader.tensors}
     factors = tensors.pop(ROPE_FACTORS, None)
     shapes = {hf_name(name): shape_of(tensor) for name, tensor in tensors.items()}
+    embedding = shapes.get("model.embed_tokens.weight", ())
+    if len(embedding) != 2:
+        raise ModelError(
+            f"{file} lacks a matrix 'model.embed_tokens.weight'; download the whole file again"
+        )
     spec = spec_from_metadata(
         metadata,
-        vocab_size=shapes.get("model.embed_tokens.weight", (0,))[0],
+        vocab_size=embedding[0],
         tied="output.weight" not in tensors,
         rope_factors=None if factors is None else np.asarray(factors.data, dtype=np.float32),
     )

@@ -43,7 +43,7 @@ def read_tokenizer(folder: Path, vocab_size: int) -> Tokenizer:
 
 
 def _read_fast(folder: Path) -> Tokenizer:
-    with tokenizing(str(folder / TOKENIZER)):
+    with tokenizing(f"{folder / TOKENIZER} cannot be read"):
         backend = Backend.from_file(str(folder / TOKENIZER))
         bos_id = _bos_id(backend)
     config = read_json_if_any(folder / CONFIG)

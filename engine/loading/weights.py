@@ -43,7 +43,7 @@ class Weights(Mapping[str, Tensor]):
                 ) from None
             except OSError as error:
                 raise ModelError(
-                    f"weights file {path} cannot be read ({one_line(error)}); check it and its "
+                    f"weights file {path} cannot be read ({error.strerror}); check it and its "
                     "permissions"
                 ) from None
             except SafetensorError as error:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from magicdec.engine.errors import ModelError
 from magicdec.engine.harmless import brief
+from magicdec.engine.loading.quiet import quiet_transformers
 from magicdec.engine.model.spec import ModelSpec
 
 
@@ -92,12 +93,13 @@ class Rope:
         from transformers import PreTrainedConfig
         from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-        config = PreTrainedConfig(
-            hidden_size=spec.hidden_size,
-            num_attention_heads=spec.heads,
-            head_dim=spec.head_dim,
-            max_position_embeddings=spec.max_position,
-            rope_parameters=spec.rope,
-        )
-        inv_freq, scale = ROPE_INIT_FUNCTIONS[kind](config, torch.device("cpu"), seq_len=length)
+        with quiet_transformers():
+            config = PreTrainedConfig(
+                hidden_size=spec.hidden_size,
+                num_attention_heads=spec.heads,
+                head_dim=spec.head_dim,
+                max_position_embeddings=spec.max_position,
+                rope_parameters=spec.rope,
+            )
+            inv_freq, scale = ROPE_INIT_FUNCTIONS[kind](config, torch.device("cpu"), seq_len=length)
         return inv_freq, float(scale)

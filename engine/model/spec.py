@@ -65,11 +65,9 @@ class ModelSpec:
         assert len(self.windows) == self.layers
 
     def _check_sizes(self) -> None:
-        sizes = {name: getattr(self, name) for name in _SIZES}
-        for name, value in (
-            *sizes.items(),
-            *(("a window", w) for w in self.windows if w is not None),
-        ):
+        sizes = [(name, getattr(self, name)) for name in _SIZES]
+        windows = [("a window", window) for window in set(self.windows) if window is not None]
+        for name, value in (*sizes, *windows):
             if type(value) is not int or not 1 <= value <= MOST_SIZE:
                 raise _impossible(f"{name} is {shown(value)}, not a whole number above 0")
         if self.heads % self.kv_heads:

@@ -42,7 +42,7 @@ class Tokenizer:
 
 
 @contextmanager
-def tokenizing(what: str = "the model's tokenizer") -> Iterator[None]:
+def tokenizing(fault: str = "the model's tokenizer cannot be used") -> Iterator[None]:
     """Turns what the library raises, bare exceptions and Rust's panics, into a ModelError."""
     try:
         yield
@@ -50,4 +50,4 @@ def tokenizing(what: str = "the model's tokenizer") -> Iterator[None]:
         raise
     except BaseException as error:
         why = " ".join(str(error).split())[:200] or type(error).__name__
-        raise ModelError(f"{what} cannot be used ({why}); copy or download it again") from None
+        raise ModelError(f"{fault} ({why}); copy or download it again") from None
