@@ -65,4 +65,5 @@ def _open(name: str, entry: Path) -> Checkpoint:
         spec=spec,
         weights=open_weights(entry, spec),
         tokenizer=read_tokenizer(entry, spec.vocab_size),
+        check=cache.check(entry),
     )
