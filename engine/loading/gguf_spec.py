@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from magicdec.engine.errors import ModelError
 from magicdec.engine.harmless import shown
+from magicdec.engine.loading.end_of_turn import named_ends
 from magicdec.engine.model.spec import MOST_LAYERS, MOST_SIZE, ModelSpec
 
 #: GGUF architecture -> model type; mistral is exported as llama.
@@ -62,7 +63,7 @@ def spec_from_metadata(
         tied=tied,
         rope=_rope(read, head_dim, rope_factors),
         windows=(None,) * layers,
-        eos_ids=_eos_ids(metadata),
+        eos_ids=named_ends(metadata),
     )
 
 
@@ -185,12 +186,6 @@ def _llama3(theta: float, head_dim: int, factors: NDArray[np.float32]) -> dict[s
         "high_freq_factor": high,
         "original_max_position_embeddings": trained,
     }
-
-
-def _eos_ids(metadata: Metadata) -> tuple[int, ...]:
-    """End of text, of turn and of message, as far as the file names them."""
-    keys = (f"tokenizer.ggml.{name}_token_id" for name in ("eos", "eot", "eom"))
-    return tuple(dict.fromkeys(metadata[key] for key in keys if key in metadata))
 
 
 def _decimal(value: float) -> float:
