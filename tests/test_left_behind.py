@@ -27,7 +27,7 @@ from magicdec.engine.loading.cache import ensure, models_folder
 def build(folder):
     (folder / "weights").write_text("half")
     {DIE}
-ensure(models_folder() / "mine", dict(a=1), build)
+ensure(models_folder() / "mine", dict(a=1), build, print)
 """
 STORE = f"""
 from magicdec.engine import prefill_files
@@ -67,7 +67,7 @@ def test_a_file_that_was_being_written(killed, tmp_path):
 def test_a_model_that_was_being_converted(killed):
     killed(BUILD)
     assert len(list(models_folder().glob(".mine.tmp*"))) == 1
-    ensure(models_folder() / "mine", dict(a=1), lambda folder: (folder / "weights").touch())
+    ensure(models_folder() / "mine", dict(a=1), lambda folder: (folder / "weights").touch(), print)
     assert [path.name for path in models_folder().iterdir() if path.is_dir()] == ["mine"]
 
 

@@ -248,7 +248,8 @@ def small(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                          "ROUNDS": 1}.items():  # fmt: skip
         monkeypatch.setattr(checking, name, values)
     monkeypatch.setattr("magicdec.profiles.bench.machine.Machine.sample", lambda machine: None)
-    monkeypatch.setattr("magicdec.profiles.bench.machine.Machine.best", (1e10, 1e11))
+    monkeypatch.setattr("magicdec.profiles.bench.machine.Machine.read_rate", 1e10)
+    monkeypatch.setattr("magicdec.profiles.bench.machine.Machine.gemm_rate", 1e11)
 
 
 CALIBRATE = ["calibrate", "doc.txt", *MODEL, "-q", "--json"]
