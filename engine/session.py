@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Sequence
 
 import torch
 
@@ -14,8 +13,9 @@ from magicdec.engine.draft_checkpoint import DraftModels
 from magicdec.engine.draft_room import DraftRoom
 from magicdec.engine.engine import Engine
 from magicdec.engine.environment import environment
-from magicdec.engine.errors import OutOfMemoryError
 from magicdec.engine.events import Event
+from magicdec.engine.exhaustion import memory_errors
+from magicdec.engine.free_memory import require_room, share_one_heap
 from magicdec.engine.loading.checkpoint import Checkpoint, Progress, silent
 from magicdec.engine.loading.identity import identity_of
 from magicdec.engine.loading.opening import open_checkpoint
@@ -25,6 +25,7 @@ from magicdec.engine.memory import (
     available_memory,
     capacity,
     forecast,
+    memory_room,
     require_fit,
 )
 from magicdec.engine.model.decoder import Decoder
@@ -97,7 +98,8 @@ class Session:
         """The decoder, loaded on first use."""
         if self._model is None:
             self._progress("loading weights", None)
-            with _memory_errors():
+            with memory_errors():
+                require_room(torch.get_num_threads())
                 self._model = self._decoder(self._checkpoint)
         return self._model
 
@@ -175,7 +177,7 @@ class Session:
             self._checkpoint.spec, config, batch=min(batch, len(requests)),
             context=_longest(requests), chunk=self.chunk, dtype=self.dtype,
             kv_dtype=self.kv_dtype, device=self.device, available=self.memory_room(),
-            draft=self.draft_spec(config),
+            draft=self.draft_spec(config), source=memory_room(self.device).source,
         )  # fmt: skip
 
     def forecast(self, config: DecodeConfig, *, batch: int, context: int) -> MemoryForecast:
@@ -235,7 +237,7 @@ class Session:
         """
         slots = min(batch, len(requests))
         needed = capacity(config, _longest(requests))
-        with _memory_errors():
+        with memory_errors():
             engine = self._engine
             if engine is None or engine.cache.rows != slots or engine.cache.capacity < needed:
                 self._engine = None  # the old cache is freed before the new one is made
@@ -245,7 +247,9 @@ class Session:
                     store=self.prefill_store, clock=self._clock,
                 )  # fmt: skip
                 self._engine = engine
-            yield from engine.run(requests, config, self.draft_model(config), observed=observed)
+            draft = self.draft_model(config)
+            require_room(torch.get_num_threads())
+            yield from engine.run(requests, config, draft, observed=observed)
 
     @property
     def prefill_store(self) -> PrefillStore | None:
@@ -272,7 +276,7 @@ class Session:
                 checked=False,
                 reason="sampled text differs by design; the guarantee is the distribution",
             )
-        with _memory_errors():
+        with memory_errors():
             return compare(
                 self.model, self.backend, requests, plain, speculative,
                 width=config.most_drafted + 1, kv_dtype=self.kv_dtype,
@@ -300,6 +304,8 @@ def open_session(
     """
     if threads is not None:
         torch.set_num_threads(threads)
+    share_one_heap()
+    require_room(torch.get_num_threads())
     place = pick_device(device)
     notices: list[str] = []
     arithmetic = pick_dtype(dtype, place)
@@ -319,16 +325,3 @@ def open_session(
 
 def _longest(requests: Sequence[Request]) -> int:
     return max(len(r.tokens) for r in requests)
-
-
-@contextmanager
-def _memory_errors() -> Iterator[None]:
-    """Turns an allocation that failed in spite of the forecast into one line."""
-    try:
-        yield
-    except torch.OutOfMemoryError as error:
-        raise OutOfMemoryError("the GPU ran out of memory; lower --batch or --context") from error
-    except RuntimeError as error:
-        if "can't allocate memory" not in str(error):
-            raise
-        raise OutOfMemoryError("out of memory; lower --batch or --context") from error
