@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Literal
 
 from magicdec.engine.errors import MagicdecError
+from magicdec.engine.loading.cache import TEMPORARY, models_folder
 from magicdec.engine.loading.cache import lock_path as models_lock
-from magicdec.engine.loading.cache import models_folder
 from magicdec.engine.loading.files import one_line
 from magicdec.engine.prefill_files import ABOUT, SUFFIX, lock_path, prefills_folder
 from magicdec.kernels import library
@@ -59,9 +59,12 @@ def clear_models() -> int:
 
     The next use of a model fetches or converts it again; a run that has it open is not disturbed.
     """
-    freed = 0
-    for folder in _folders(models_folder()):
-        with _clearing(folder, models_lock(folder)):
+    freed, root = 0, models_folder()
+    entries = {folder: folder for folder in _folders(root)}
+    for left_over in filter(Path.is_dir, root.glob(f".*{TEMPORARY}*")):  # of a killed process
+        entries[left_over] = root / left_over.name[1:].rpartition(TEMPORARY)[0]
+    for folder, entry in entries.items():
+        with _clearing(folder, models_lock(entry)):
             freed += _remove(folder)
     return freed
 
@@ -98,9 +101,14 @@ def _remove(folder: Path) -> int:
 
 
 def _folders(root: Path) -> list[Path]:
-    if not root.is_dir():
-        return []
-    return sorted(f for f in root.iterdir() if f.is_dir() and not f.name.startswith("."))
+    try:
+        if not root.is_dir():
+            return []
+        return sorted(f for f in root.iterdir() if f.is_dir() and not f.name.startswith("."))
+    except OSError as error:
+        raise MagicdecError(
+            f"cannot look into {root} ({one_line(error)}); check its permissions"
+        ) from None
 
 
 def _prefills(folder: Path) -> Kept:
@@ -108,7 +116,7 @@ def _prefills(folder: Path) -> Kept:
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
         name = str(about["model"])
         details = f"{about['dtype']}, KV {about['kv_dtype']}, {about['attention']}"
-    except (OSError, ValueError, LookupError, TypeError):  # cut off while it was written
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):  # torn, or no such file
         name, details = "unknown", ""
     used = _over(folder, lambda f: f.stat().st_mtime if f.suffix == SUFFIX else 0.0)
     return Kept("prefills", name, details, _bytes(folder), max(used, default=None), folder)
@@ -125,13 +133,13 @@ def _kernels(file: Path) -> Kept:
 
 
 def _bytes(folder: Path) -> int:
-    return int(sum(_over(folder, lambda file: file.stat().st_size)))
+    return int(sum(_over(folder, lambda file: file.stat().st_size if file.is_file() else 0)))
 
 
 def _over(folder: Path, measure: Callable[[Path], float]) -> list[float]:
     """`measure` of each file that does not vanish meanwhile."""
     found = []
-    for file in folder.iterdir():
+    for file in folder.rglob("*"):
         try:
             found.append(measure(file))
         except OSError:

@@ -28,7 +28,6 @@ HEADER = 32  # bytes
 _MAGIC = b"MDKV0001"
 _TEMPORARY = ".tmp-"
 PATIENCE = 10.0  # seconds: no process stores for that long at a time
-_ABANDONED_SECONDS = 3600.0  # no write takes that long
 
 
 class Damaged(Exception):
@@ -117,10 +116,10 @@ class PrefillFiles:
             yield
 
     def make_room(self, needed: int, keep: Sequence[str]) -> None:
-        """Evicts what was used longest ago, never `keep`, until `needed` more bytes fit."""
-        for left_over, status in _files(self.root, f"{_TEMPORARY}*"):  # of a killed process
-            if time.time() - status.st_mtime > _ABANDONED_SECONDS:
-                left_over.unlink(missing_ok=True)
+        """Evicts what was used longest ago, never `keep`, until `needed` more bytes fit. Inside of
+        `writing`: what is half written then is a killed process's."""
+        for left_over, _ in _files(self.root, f"{_TEMPORARY}*"):
+            left_over.unlink(missing_ok=True)
         kept = {self.path(key) for key in keep}
         files = _files(self.root, f"*{SUFFIX}")
         excess = sum(status.st_size for _, status in files) + needed - self.limit

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Sequence
+from contextlib import closing
+from functools import cached_property
 
 import torch
 
@@ -13,11 +16,12 @@ from magicdec.engine.draft_checkpoint import DraftModels
 from magicdec.engine.draft_room import DraftRoom
 from magicdec.engine.engine import Engine
 from magicdec.engine.environment import environment
-from magicdec.engine.events import Event
+from magicdec.engine.errors import ModelError
+from magicdec.engine.events import Event, RunFinished
 from magicdec.engine.exhaustion import memory_errors
 from magicdec.engine.free_memory import require_room, share_one_heap
 from magicdec.engine.loading.checkpoint import Checkpoint, Progress, silent
-from magicdec.engine.loading.identity import identity_of
+from magicdec.engine.loading.identity import content_of, identity_of
 from magicdec.engine.loading.opening import open_checkpoint
 from magicdec.engine.lossless import compare
 from magicdec.engine.memory import (
@@ -70,13 +74,16 @@ class Session:
         sync_phases: bool = False,
         prefill_cache: int = 0,
         notices: Sequence[str] = (),
+        opening: float = 0.0,
     ) -> None:
+        """opening: seconds that its kernels took; they count to the first run's phase `load`."""
         self._checkpoint, self._progress, self._notices = checkpoint, progress, notices
         self.device, self.dtype, self.backend, self.chunk = device, dtype, backend, chunk
         self.kv_dtype, self._prefill_cache = kv_dtype, prefill_cache
         self._store: PrefillStore | None = None
         wait = sync_phases and device.type == "cuda"
-        self._clock = Clock(synchronize=torch.cuda.synchronize if wait else None)
+        self.clock = Clock(synchronize=torch.cuda.synchronize if wait else None)
+        self._opening = opening  # with the weights' seconds, where those came before a run
         self._model: Decoder | None = None
         self._drafts = DraftModels(checkpoint, self._decoder, progress)
         self._engine: Engine | None = None
@@ -98,9 +105,11 @@ class Session:
         """The decoder, loaded on first use."""
         if self._model is None:
             self._progress("loading weights", None)
+            began = self.clock.now()
             with memory_errors():
                 require_room(torch.get_num_threads())
                 self._model = self._decoder(self._checkpoint)
+            self._opening += self.clock.now() - began
         return self._model
 
     def _decoder(self, checkpoint: Checkpoint) -> Decoder:
@@ -124,6 +133,15 @@ class Session:
         where no other model drafts. Raises what `draft_spec` raises."""
         return self._drafts.model(config)
 
+    @cached_property
+    def identity(self) -> str:
+        """The model's, by what its weights say; its name may be that of another one, too."""
+        return content_of(self._checkpoint.spec, self._checkpoint.weights)
+
+    def draft_identity(self, config: DecodeConfig) -> str | None:
+        """The draft model's; None where no other model drafts. Raises what `draft_spec` raises."""
+        return self._drafts.identity(config)
+
     @property
     def cache(self) -> KVCache:
         """The full cache of the last run."""
@@ -135,6 +153,7 @@ class Session:
         return {
             **environment(self.device),
             "model": self.model_name,
+            "identity": self.identity,
             "parameters": self._checkpoint.spec.parameters,
             "dtype": dtype_name(self.dtype),
             "kv_dtype": dtype_name(self.kv_dtype),
@@ -159,15 +178,29 @@ class Session:
 
         workloads = [source for source in documents if isinstance(source, Workload)]
         if workloads:
-            return generated_rows(
+            made = generated_rows(
                 workloads, self.tokenizer, context=context, batch=batch, prompt=prompt, raw=raw,
                 progress=progress,
             )  # fmt: skip
-        texts = [source for source in documents if isinstance(source, Document)]
-        return build_rows(
-            texts, self.tokenizer, context=context, batch=batch, take=take, rows=rows,
-            prompt=prompt, raw=raw, progress=progress,
-        )  # fmt: skip
+        else:
+            texts = [source for source in documents if isinstance(source, Document)]
+            made = build_rows(
+                texts, self.tokenizer, context=context, batch=batch, take=take, rows=rows,
+                prompt=prompt, raw=raw, progress=progress,
+            )  # fmt: skip
+        self._require_known(made)
+        return made
+
+    def _require_known(self, requests: Sequence[Request]) -> None:
+        """Raises ModelError for tokens that the model has no embedding of."""
+        most = max(max(request.tokens) for request in requests)
+        if most >= self.spec.vocab_size:
+            text = self.tokenizer.backend.id_to_token(most)
+            raise ModelError(
+                f"the tokenizer of {self.model_name} makes token {most:,} of {text!r:.40}, but the "
+                f"model knows {self.spec.vocab_size:,} tokens; copy the tokenizer files that "
+                "belong to the model"
+            )
 
     def plan_memory(
         self, requests: Sequence[Request], config: DecodeConfig, batch: int
@@ -233,23 +266,42 @@ class Session:
 
         observed: see `Engine.run`.
 
-        Raises ConfigError, OutOfMemoryError, ModelError.
+        Raises ConfigError, OutOfMemoryError, ModelError, NotFiniteError.
         """
         slots = min(batch, len(requests))
         needed = capacity(config, _longest(requests))
         with memory_errors():
-            engine = self._engine
-            if engine is None or engine.cache.rows != slots or engine.cache.capacity < needed:
-                self._engine = None  # the old cache is freed before the new one is made
-                engine = Engine(
-                    self.model, self.tokenizer, self.backend,
-                    slots=slots, capacity=needed, chunk=self.chunk, kv_dtype=self.kv_dtype,
-                    store=self.prefill_store, clock=self._clock,
-                )  # fmt: skip
-                self._engine = engine
-            draft = self.draft_model(config)
+            opening = self._opening
+            self.clock.restart()
+            with self.clock.phase("load"):
+                engine, draft = self._engine_for(slots, needed), self.draft_model(config)
             require_room(torch.get_num_threads())
-            yield from engine.run(requests, config, draft, observed=observed)
+            loaded, self._opening = opening + self.clock.lap().load, 0.0
+            run = engine.run(requests, config, draft, observed=observed, loaded=loaded)
+            with closing(run) as events:
+                for event in events:
+                    # Before anything is reported; a large model is still being read meanwhile.
+                    self.require_intact(wait=isinstance(event, RunFinished))
+                    yield event
+
+    def _engine_for(self, slots: int, needed: int) -> Engine:
+        """The last run's, where it has the rows and the room."""
+        engine = self._engine
+        if engine is None or engine.cache.rows != slots or engine.cache.capacity < needed:
+            self._engine = None  # the old cache is freed before the new one is made
+            engine = Engine(
+                self.model, self.tokenizer, self.backend,
+                slots=slots, capacity=needed, chunk=self.chunk, kv_dtype=self.kv_dtype,
+                store=self.prefill_store, clock=self.clock,
+            )  # fmt: skip
+            self._engine = engine
+        return engine
+
+    def require_intact(self, *, wait: bool = True) -> None:
+        """Raises WrongWeightsError once a converted model turns out to have changed since it was
+        made; `wait` for that to be known."""
+        for checkpoint in (self._checkpoint, *self._drafts.opened()):
+            checkpoint.require_intact(wait=wait)
 
     @property
     def prefill_store(self) -> PrefillStore | None:
@@ -309,17 +361,21 @@ def open_session(
     place = pick_device(device)
     notices: list[str] = []
     arithmetic = pick_dtype(dtype, place)
+    checkpoint, stored = open_checkpoint(model, progress), pick_kv_dtype(kv_dtype, arithmetic)
+    began = time.perf_counter()
+    backend = pick_attention(attention, place, progress, notices)
     return Session(
-        open_checkpoint(model, progress),
+        checkpoint,
         device=place,
         dtype=arithmetic,
-        kv_dtype=pick_kv_dtype(kv_dtype, arithmetic),
-        backend=pick_attention(attention, place, progress, notices),
+        kv_dtype=stored,
+        backend=backend,
         chunk=chunk,
         progress=progress,
         sync_phases=sync_phases,
         prefill_cache=prefill_cache,
         notices=notices,
+        opening=time.perf_counter() - began,
     )
 
 

@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from magicdec.kernels import library
+from magicdec.kernels.cachedir import CacheFolderError
 from magicdec.kernels.locks import Timeout, who
 
 SOURCES = Path(__file__).with_name("cpu")
@@ -88,16 +89,25 @@ def state() -> str:
         key = library_key(find_compiler())
     except BuildError:
         return "none can be built"
-    if library.find(key):
+    try:
+        made, intact = library.made(key), library.find(key) is not None
+    except CacheFolderError:
+        return "none can be kept"
+    if intact:
         return "intact"
-    if library.made(key):
+    if made:
         return "damaged, or of an earlier version; the next run builds them again"
     return "not built yet; the first run does that in a few seconds"
 
 
 def find_compiler() -> tuple[str, ...]:
     """The C++ compiler's command: $CXX, or the first one on the path. Raises BuildError."""
-    wanted = shlex.split(os.environ.get("CXX", ""))
+    try:
+        wanted = shlex.split(os.environ.get("CXX", ""))
+    except ValueError as error:
+        raise BuildError(
+            f"CXX={os.environ['CXX']!r} is no command ({error}); correct or unset it"
+        ) from None
     for command in [wanted] if wanted else [[name] for name in COMPILERS]:
         found = shutil.which(command[0])
         if found:

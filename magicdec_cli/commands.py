@@ -127,17 +127,33 @@ def models_pull(
     alias: Annotated[
         str, typer.Argument(metavar="ALIAS", help="A name of `magicdec models list`.")
     ],
-) -> None:
+) -> int | None:
     """Fetch a model into the cache and print where it lies."""
+    from magicdec.cli.interrupts import INTERRUPTED, before_exit, finished
     from magicdec.cli.progress import choose_display
-    from magicdec.cli.session_api import pull_model
+    from magicdec.cli.session_api import list_models, pull_model
 
     display = choose_display(quiet=False)
+    before_exit(display.close)
+    path: Path | None = None
+
+    def work() -> None:
+        nonlocal path
+        path = pull_model(alias, display.loading)
+
     try:
-        path: Path = pull_model(alias, display.loading)
+        ended = finished(work)
     finally:
         display.close()
-    print(path)
+    if not ended:  # perhaps when all was there
+        path = next((model.cached for model in list_models() if model.alias == alias), None)
+    if path is not None:
+        print(path)
+    if ended:
+        return None
+    kept = "nothing is kept; the same command begins anew" if path is None else "it is complete"
+    TERMINAL.note(f"interrupted: {kept}")
+    return INTERRUPTED
 
 
 def cache_list(format: FormatOption = "table") -> None:

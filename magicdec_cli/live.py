@@ -26,7 +26,8 @@ class LiveDisplay:
         self._console = console
         self._now = now
         self._symbols = symbols(console)
-        self._begun = self._next = now()
+        self._next = now()
+        self._begun: dict[str, float] = {}  # by the title of a pass
         self._state: LiveState | None = None
         self._what = ""
         self._live = Live(
@@ -48,7 +49,8 @@ class LiveDisplay:
 
     def begin(self, state: LiveState) -> None:
         self._state = state
-        self._begun = self._next = self._now()
+        if state.title not in self._begun:
+            self._begun[state.title] = self._next = self._now()
         self._frame(self._draw)
 
     def event(self, event: Event) -> None:
@@ -62,7 +64,7 @@ class LiveDisplay:
     def _draw(self) -> RenderableType:
         assert self._state is not None
         width, height = self._console.size
-        elapsed = self._now() - self._begun
+        elapsed = self._now() - self._begun[self._state.title]
         # One line less: a frame that fills the screen would scroll it.
         return draw(self._state, elapsed, width, height - 1, self._symbols)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from magicdec.engine.loading.seals import Check
 from magicdec.engine.model.spec import ModelSpec
 from magicdec.engine.text.tokenizer import Tokenizer
 
@@ -26,3 +27,9 @@ class Checkpoint:
     spec: ModelSpec
     weights: Mapping[str, Tensor]
     tokenizer: Tokenizer
+    check: Check | None = None  # of a converted model: whether it is as it was made
+
+    def require_intact(self, *, wait: bool = True) -> None:
+        """Raises WrongWeightsError for weights that have changed since they were made."""
+        if self.check is not None:
+            self.check.require(wait=wait)
