@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from functools import cached_property
 
 import torch
@@ -16,8 +16,10 @@ from magicdec.engine.draft_checkpoint import DraftModels
 from magicdec.engine.draft_room import DraftRoom
 from magicdec.engine.engine import Engine
 from magicdec.engine.environment import environment
-from magicdec.engine.errors import ModelError, OutOfMemoryError
+from magicdec.engine.errors import ModelError
 from magicdec.engine.events import Event, RunFinished
+from magicdec.engine.exhaustion import memory_errors
+from magicdec.engine.free_memory import require_room, share_one_heap
 from magicdec.engine.loading.checkpoint import Checkpoint, Progress, silent
 from magicdec.engine.loading.identity import content_of, identity_of
 from magicdec.engine.loading.opening import open_checkpoint
@@ -27,6 +29,7 @@ from magicdec.engine.memory import (
     available_memory,
     capacity,
     forecast,
+    memory_room,
     require_fit,
 )
 from magicdec.engine.model.decoder import Decoder
@@ -103,7 +106,8 @@ class Session:
         if self._model is None:
             self._progress("loading weights", None)
             began = self.clock.now()
-            with _memory_errors():
+            with memory_errors():
+                require_room(torch.get_num_threads())
                 self._model = self._decoder(self._checkpoint)
             self._opening += self.clock.now() - began
         return self._model
@@ -206,7 +210,7 @@ class Session:
             self._checkpoint.spec, config, batch=min(batch, len(requests)),
             context=_longest(requests), chunk=self.chunk, dtype=self.dtype,
             kv_dtype=self.kv_dtype, device=self.device, available=self.memory_room(),
-            draft=self.draft_spec(config),
+            draft=self.draft_spec(config), source=memory_room(self.device).source,
         )  # fmt: skip
 
     def forecast(self, config: DecodeConfig, *, batch: int, context: int) -> MemoryForecast:
@@ -266,11 +270,12 @@ class Session:
         """
         slots = min(batch, len(requests))
         needed = capacity(config, _longest(requests))
-        with _memory_errors():
+        with memory_errors():
             opening = self._opening
             self.clock.restart()
             with self.clock.phase("load"):
                 engine, draft = self._engine_for(slots, needed), self.draft_model(config)
+            require_room(torch.get_num_threads())
             loaded, self._opening = opening + self.clock.lap().load, 0.0
             run = engine.run(requests, config, draft, observed=observed, loaded=loaded)
             with closing(run) as events:
@@ -323,7 +328,7 @@ class Session:
                 checked=False,
                 reason="sampled text differs by design; the guarantee is the distribution",
             )
-        with _memory_errors():
+        with memory_errors():
             return compare(
                 self.model, self.backend, requests, plain, speculative,
                 width=config.most_drafted + 1, kv_dtype=self.kv_dtype,
@@ -351,6 +356,8 @@ def open_session(
     """
     if threads is not None:
         torch.set_num_threads(threads)
+    share_one_heap()
+    require_room(torch.get_num_threads())
     place = pick_device(device)
     notices: list[str] = []
     arithmetic = pick_dtype(dtype, place)
@@ -374,16 +381,3 @@ def open_session(
 
 def _longest(requests: Sequence[Request]) -> int:
     return max(len(r.tokens) for r in requests)
-
-
-@contextmanager
-def _memory_errors() -> Iterator[None]:
-    """Turns an allocation that failed in spite of the forecast into one line."""
-    try:
-        yield
-    except torch.OutOfMemoryError as error:
-        raise OutOfMemoryError("the GPU ran out of memory; lower --batch or --context") from error
-    except RuntimeError as error:
-        if "can't allocate memory" not in str(error):
-            raise
-        raise OutOfMemoryError("out of memory; lower --batch or --context") from error

@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from magicdec.kernels import library
+from magicdec.kernels.cachedir import CacheFolderError
 from magicdec.kernels.locks import Timeout, who
 
 SOURCES = Path(__file__).with_name("cpu")
@@ -88,9 +89,13 @@ def state() -> str:
         key = library_key(find_compiler())
     except BuildError:
         return "none can be built"
-    if library.find(key):
+    try:
+        made, intact = library.made(key), library.find(key) is not None
+    except CacheFolderError:
+        return "none can be kept"
+    if intact:
         return "intact"
-    if library.made(key):
+    if made:
         return "damaged, or of an earlier version; the next run builds them again"
     return "not built yet; the first run does that in a few seconds"
 

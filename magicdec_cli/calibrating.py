@@ -128,7 +128,10 @@ def check(settings: Settings, document: str, path: Path, display: Display) -> No
 
 def open_session(settings: Settings, progress: Progress) -> Session:
     """An engine session without documents. Raises ConfigError, ModelError."""
+    from magicdec.engine.free_memory import require_room
+
     progress(f"opening {settings.model}", None)
+    require_room(before_torch=True)
     from magicdec.engine.session import open_session as open_engine_session
 
     interrupts.raise_again()

@@ -14,6 +14,7 @@ import psutil
 from magicdec.cli.report_view import size_text
 from magicdec.cli.settings import config_files, read_file
 from magicdec.engine.errors import ConfigError
+from magicdec.engine.free_memory import host_room
 from magicdec.kernels import native
 from magicdec.kernels.cachedir import CacheFolderError, cache_root
 
@@ -26,8 +27,7 @@ def findings() -> Iterator[tuple[str, str]]:
     yield "compiler", _compiler()
     yield "kernels", native.state()
     yield "cores", f"{_usable_cores()} usable of {os.cpu_count()}"
-    memory = psutil.virtual_memory()
-    yield "memory", f"{size_text(memory.available)} free of {size_text(memory.total)}"
+    yield "memory", _memory()
     yield from _cache()
     for path in config_files():
         yield "config", _config(path)
@@ -66,6 +66,14 @@ def _compiler() -> str:
         return " ".join(native.find_compiler())
     except native.BuildError as error:
         return f"{error} (without it there is no native attention kernel)"
+
+
+def _memory() -> str:
+    """What runs on the CPU may take."""
+    import torch
+
+    room = host_room(torch.get_num_threads())
+    return f"{size_text(room.free)} free of {size_text(room.limit)}, by {room.source}"
 
 
 def _device() -> Iterator[tuple[str, str]]:

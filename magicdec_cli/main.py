@@ -35,6 +35,7 @@ from magicdec.cli.survey_command import SURVEY_EPILOG, SURVEY_GRIDS, survey
 from magicdec.cli.tui_command import tui
 from magicdec.cli.tune_command import TUNE_EPILOG, TUNE_GRIDS, tune
 from magicdec.engine.errors import ConfigError, MagicdecError
+from magicdec.engine.exhaustion import ran_out
 from magicdec.engine.harmless import brief
 from magicdec.kernels.cachedir import CacheFolderError
 
@@ -163,7 +164,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     except Exception as error:
         if isinstance(error, OSError) and error.errno in UNWRITABLE and error.filename is None:
             raise
-        return _failed(f"{one_line(error)}; -v shows where", 1, error)
+        return _failed(ran_out(error) or f"{one_line(error)}; -v shows where", 1, error)
 
 
 def _usage(message: str) -> str:

@@ -176,7 +176,10 @@ def open_engine(
     from magicdec.engine.text.workloads.names import read_sources
 
     documents = read_sources(sources)  # before torch: a misspelt name shows at once
+    from magicdec.engine.free_memory import require_room
+
     progress(f"opening {settings.model}", None)
+    require_room(before_torch=True)
     from magicdec.engine.session import open_session as open_engine_session
 
     interrupts.raise_again()

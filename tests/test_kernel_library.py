@@ -215,3 +215,9 @@ def test_cache_clear_takes_kernels_and_what_builds_left(cache, copier, capsys, h
     assert run_command_line(["cache", "clear"]) == 0
     assert "kernels: " in capsys.readouterr().out
     assert [path.name for path in cache.iterdir()] == [".lock"]
+
+
+def test_doctor_goes_on_where_no_folder_can_be_used(copier, monkeypatch, capsys):
+    monkeypatch.setenv("MAGICDEC_CACHE_DIR", "/" + "x" * 300)
+    assert run_command_line(["doctor", "--format", "csv"]) == 0
+    assert "kernels,none can be kept" in capsys.readouterr().out
