@@ -18,10 +18,10 @@ from magicdec.engine.gamma.policy import FIXED
 from magicdec.engine.report import RowReport, RunReport, Tally
 from magicdec.engine.verdict import Losslessness
 from magicdec.profiles.records import Speedup
-from magicdec.profiles.steadiness import Steadiness
 
 if TYPE_CHECKING:
     from magicdec.cli.prediction import Judged, Prediction
+    from magicdec.profiles.steadiness import Steadiness
 
 UNCHECKED_SAMPLING = (
     "not checked: sampled text differs from run to run by design of rejection sampling; "
