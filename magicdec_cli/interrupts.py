@@ -72,6 +72,15 @@ def finished(work: Callable[[], None]) -> bool:
     return True
 
 
+def end_within(seconds: float) -> None:
+    """The process ends then, whatever still waits; everything worth keeping is on disk."""
+    import threading
+
+    end = threading.Timer(seconds, os._exit, (INTERRUPTED,))
+    end.daemon = True
+    end.start()
+
+
 def before_exit(restore: Callable[[], None]) -> None:
     """Has `restore` called before the process ends at once, as for a display that hides things."""
     _restore_terminal[:] = [restore]
