@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import ClassVar
 
 from textual.app import SystemCommand
@@ -71,6 +70,7 @@ class TuningApp(Asking):
         self.controller = Controller(link, sources, settings, lambda: now() - started, log)
         self._inbox: deque[Report] = deque()
         self._main: MainScreen | None = None
+        self._made = self._told_to_leave = False
 
     def get_default_screen(self) -> Screen[object]:
         self._main = MainScreen()
@@ -84,13 +84,18 @@ class TuningApp(Asking):
     def on_load(self) -> None:
         """A signal must not interrupt the event loop: it leaves the app like a key."""
         loop = asyncio.get_running_loop()
-        leave = partial(self.exit, return_code=interrupts.INTERRUPTED)
 
         def told() -> None:
             interrupts.end_within(FAREWELL_SECONDS)
-            loop.call_soon_threadsafe(leave)
+            loop.call_soon_threadsafe(self._leave)
 
         interrupts.tell(told)
+
+    def _leave(self) -> None:
+        """At once, or as soon as the screens are made: until then they do not bear it."""
+        self._told_to_leave = True
+        if self._made:
+            self.exit(return_code=interrupts.INTERRUPTED)
 
     def on_mount(self) -> None:
         self.set_class(self.ascii, "-ascii")
@@ -100,6 +105,10 @@ class TuningApp(Asking):
         self.push_screen(CommandPalette(placeholder="Search for commands"))
 
     def on_ready(self) -> None:
+        self._made = True
+        if self._told_to_leave:
+            self._leave()
+            return
         self.controller.start(self._heard)
 
     def _heard(self, report: Report) -> None:

@@ -26,14 +26,14 @@ def terminal_driver() -> type[Driver] | None:
 
     # A byte that is not UTF-8 is no key. Textual's decoder is strict, which ends the app, and this
     # is the only place where it can be had otherwise.
-    linux_driver.getincrementaldecoder = lenient  # type: ignore[attr-defined]
+    linux_driver.getincrementaldecoder = lenient  # type: ignore[assignment,attr-defined]
 
     class TerminalDriver(linux_driver.LinuxDriver):
         """A terminal that has gone takes what is written, and leaves the app."""
 
         def __init__(self, *given: Any, **named: Any) -> None:
             super().__init__(*given, **named)
-            self._file = _Sink(self._file)
+            self._file: Any = _Sink(self._file)
 
         def run_input_thread(self) -> None:
             try:
