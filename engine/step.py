@@ -65,6 +65,7 @@ def speculative_step(
         watching = None if drafter is None else drafter.observer
         access = cache.following(slots, fed.shape[1], nodes=nodes, observer=watching)
         logits = target.forward(fed, access)  # [n, G + 1, V]
+        logits = rule.penalised(rows, logits, [proposal.tokens], nodes)
         verdict = rule.accept(proposal, logits)
         # The step's only wait for the device: text and limits are decided on the host.
         results = _read(verdict, fed)
