@@ -275,6 +275,7 @@ class Session:
             return compare(
                 self.model, self.backend, requests, plain, speculative,
                 width=config.most_drafted + 1, kv_dtype=self.kv_dtype,
+                sampling=config.sampling,
             )  # fmt: skip
 
 

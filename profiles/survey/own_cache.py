@@ -14,7 +14,7 @@ from magicdec.engine.prefill import PREFILL_CHUNK
 from magicdec.engine.session import Session
 from magicdec.kernels.transfer import to_device
 from magicdec.profiles.survey.replay import Kept
-from magicdec.profiles.survey.tokens import chances_of, span
+from magicdec.profiles.survey.tokens import Chances, span
 from magicdec.profiles.survey.trace import TracedRow
 
 
@@ -35,6 +35,7 @@ def own_cache_chances(
     _end_prompts(drafter, session, rows)
     spec = session.draft_spec(config)
     assert spec is not None
+    chances = Chances(config.sampling, rows, session.model)
     found = [np.empty(row.fed) for row in rows]
     for start in range(0, max(row.fed for row in rows), block):
         active = [i for i, row in enumerate(rows) if row.fed > start]
@@ -44,7 +45,8 @@ def own_cache_chances(
         spans = [span(rows[i].tokens, start, max(counts) + 1) for i in active]
         tokens = to_device(spans, session.device)  # [n, T + 1]
         fed = tokens[:, :-1].clamp(max=spec.vocab_size - 1)  # padding means nothing
-        of_tokens = chances_of(drafter.read(slots, fed), tokens[:, 1:], config.sampling)
+        part = [rows[i] for i in active]
+        of_tokens = chances.of(part, start, drafter.read(slots, fed), tokens)
         for i, count, values in zip(active, counts, of_tokens.cpu().numpy(), strict=True):
             found[i][start : start + count] = values[:count]
         drafter.commit(slots, counts)
