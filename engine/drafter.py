@@ -42,7 +42,7 @@ class Drafter(ABC):
         self.counts = DraftCounts()
 
     def prepare(self) -> None:  # noqa: B027 (most have nothing to do)
-        """Called once rows are prefilled and before the first draft; counted as prefill."""
+        """Makes what drafting needs and no row does; before the first prompt, as phase `load`."""
 
     @abstractmethod
     def admit(self, slot: int) -> None:

@@ -24,6 +24,16 @@ class ModelError(MagicdecError):
     exit_code = 3
 
 
+class PluginError(MagicdecError):
+    """A plug-in, a stranger's code, has failed or broken its contract."""
+
+
+class AlteredError(MagicdecError):
+    """A plug-in wrote where it may only read, so that the text is not plain decoding's."""
+
+    exit_code = 4
+
+
 class OutOfMemoryError(MagicdecError):
     """The run does not fit; the message names the largest batch and context that do."""
 

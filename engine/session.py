@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 
 import torch
 
@@ -17,7 +19,7 @@ from magicdec.engine.environment import environment
 from magicdec.engine.errors import OutOfMemoryError
 from magicdec.engine.events import Event
 from magicdec.engine.loading.checkpoint import Checkpoint, Progress, silent
-from magicdec.engine.loading.identity import identity_of
+from magicdec.engine.loading.identity import content_of, identity_of
 from magicdec.engine.loading.opening import open_checkpoint
 from magicdec.engine.lossless import compare
 from magicdec.engine.memory import (
@@ -69,13 +71,16 @@ class Session:
         sync_phases: bool = False,
         prefill_cache: int = 0,
         notices: Sequence[str] = (),
+        opening: float = 0.0,
     ) -> None:
+        """opening: seconds that its kernels took; they count to the first run's phase `load`."""
         self._checkpoint, self._progress, self._notices = checkpoint, progress, notices
         self.device, self.dtype, self.backend, self.chunk = device, dtype, backend, chunk
         self.kv_dtype, self._prefill_cache = kv_dtype, prefill_cache
         self._store: PrefillStore | None = None
         wait = sync_phases and device.type == "cuda"
-        self._clock = Clock(synchronize=torch.cuda.synchronize if wait else None)
+        self.clock = Clock(synchronize=torch.cuda.synchronize if wait else None)
+        self._opening = opening  # with the weights' seconds, where those came before a run
         self._model: Decoder | None = None
         self._drafts = DraftModels(checkpoint, self._decoder, progress)
         self._engine: Engine | None = None
@@ -97,8 +102,10 @@ class Session:
         """The decoder, loaded on first use."""
         if self._model is None:
             self._progress("loading weights", None)
+            began = self.clock.now()
             with _memory_errors():
                 self._model = self._decoder(self._checkpoint)
+            self._opening += self.clock.now() - began
         return self._model
 
     def _decoder(self, checkpoint: Checkpoint) -> Decoder:
@@ -122,6 +129,15 @@ class Session:
         where no other model drafts. Raises what `draft_spec` raises."""
         return self._drafts.model(config)
 
+    @cached_property
+    def identity(self) -> str:
+        """The model's, by what its weights say; its name may be that of another one, too."""
+        return content_of(self._checkpoint.spec, self._checkpoint.weights)
+
+    def draft_identity(self, config: DecodeConfig) -> str | None:
+        """The draft model's; None where no other model drafts. Raises what `draft_spec` raises."""
+        return self._drafts.identity(config)
+
     @property
     def cache(self) -> KVCache:
         """The full cache of the last run."""
@@ -133,6 +149,7 @@ class Session:
         return {
             **environment(self.device),
             "model": self.model_name,
+            "identity": self.identity,
             "parameters": self._checkpoint.spec.parameters,
             "dtype": dtype_name(self.dtype),
             "kv_dtype": dtype_name(self.kv_dtype),
@@ -236,16 +253,25 @@ class Session:
         slots = min(batch, len(requests))
         needed = capacity(config, _longest(requests))
         with _memory_errors():
-            engine = self._engine
-            if engine is None or engine.cache.rows != slots or engine.cache.capacity < needed:
-                self._engine = None  # the old cache is freed before the new one is made
-                engine = Engine(
-                    self.model, self.tokenizer, self.backend,
-                    slots=slots, capacity=needed, chunk=self.chunk, kv_dtype=self.kv_dtype,
-                    store=self.prefill_store, clock=self._clock,
-                )  # fmt: skip
-                self._engine = engine
-            yield from engine.run(requests, config, self.draft_model(config), observed=observed)
+            opening = self._opening
+            self.clock.restart()
+            with self.clock.phase("load"):
+                engine, draft = self._engine_for(slots, needed), self.draft_model(config)
+            loaded, self._opening = opening + self.clock.lap().load, 0.0
+            yield from engine.run(requests, config, draft, observed=observed, loaded=loaded)
+
+    def _engine_for(self, slots: int, needed: int) -> Engine:
+        """The last run's, where it has the rows and the room."""
+        engine = self._engine
+        if engine is None or engine.cache.rows != slots or engine.cache.capacity < needed:
+            self._engine = None  # the old cache is freed before the new one is made
+            engine = Engine(
+                self.model, self.tokenizer, self.backend,
+                slots=slots, capacity=needed, chunk=self.chunk, kv_dtype=self.kv_dtype,
+                store=self.prefill_store, clock=self.clock,
+            )  # fmt: skip
+            self._engine = engine
+        return engine
 
     @property
     def prefill_store(self) -> PrefillStore | None:
@@ -255,6 +281,7 @@ class Session:
                 identity_of(self._checkpoint.spec, self._checkpoint.weights),
                 self.model_name,
                 self._prefill_cache,
+                say=lambda what: self._progress(what, None),
             )
         return self._store
 
@@ -303,17 +330,21 @@ def open_session(
     place = pick_device(device)
     notices: list[str] = []
     arithmetic = pick_dtype(dtype, place)
+    checkpoint, stored = open_checkpoint(model, progress), pick_kv_dtype(kv_dtype, arithmetic)
+    began = time.perf_counter()
+    backend = pick_attention(attention, place, progress, notices)
     return Session(
-        open_checkpoint(model, progress),
+        checkpoint,
         device=place,
         dtype=arithmetic,
-        kv_dtype=pick_kv_dtype(kv_dtype, arithmetic),
-        backend=pick_attention(attention, place, progress, notices),
+        kv_dtype=stored,
+        backend=backend,
         chunk=chunk,
         progress=progress,
         sync_phases=sync_phases,
         prefill_cache=prefill_cache,
         notices=notices,
+        opening=time.perf_counter() - began,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -23,16 +24,24 @@ def findings() -> Iterator[tuple[str, str]]:
     yield "python", f"{platform.python_version()} on {platform.platform(terse=True)}"
     yield from _device()
     yield "compiler", _compiler()
+    yield "kernels", native.state()
     yield "cores", f"{_usable_cores()} usable of {os.cpu_count()}"
     memory = psutil.virtual_memory()
     yield "memory", f"{size_text(memory.available)} free of {size_text(memory.total)}"
     cache = cache_root()
-    size = sum(f.stat().st_size for f in cache.rglob("*") if f.is_file())
-    yield "cache", f"{cache} ({size_text(size)})"
+    yield "cache", f"{cache} ({size_text(_size(cache))})"
     disk = psutil.disk_usage(str(next(p for p in (cache, *cache.parents) if p.exists())))
     yield "disk", f"{size_text(disk.free)} free for the cache"
     for path in config_files():
         yield "config", _config(path)
+
+
+def _size(folder: Path) -> int:
+    total = 0
+    for file in folder.rglob("*"):
+        with suppress(OSError):  # gone meanwhile
+            total += file.stat().st_size if file.is_file() else 0
+    return total
 
 
 def _config(path: Path) -> str:

@@ -52,8 +52,14 @@ def with_settings(
     return _resigned(wrapper, [*own, *made])
 
 
-def with_common(command: Callable[..., int | None]) -> Command:
-    """Adds --color and --verbose, which hold for the whole process."""
+def with_common(
+    command: Callable[..., int | None], silent: Collection[str] | None = ()
+) -> Command:  # fmt: skip
+    """Adds --color and --verbose, which hold for the whole process.
+
+    silent: parameters of which any, if given, leaves stdout without a word, so that it may be
+    closed; None: it always is. Else a command does no work whose result nobody could read.
+    """
     signature = inspect.signature(command, eval_str=True)
     color = Annotated[
         ColorMode,
@@ -75,7 +81,12 @@ def with_common(command: Callable[..., int | None]) -> Command:
     def wrapper(**given: Any) -> int | None:
         TERMINAL.color = given.pop("color")
         TERMINAL.verbose = given.pop("verbose")
-        return command(**given)
+        if silent is not None and not any(given.get(name) for name in silent):
+            TERMINAL.require_output()
+        try:
+            return command(**given)
+        except KeyboardInterrupt:  # which typer would make of an exit code alone
+            raise typer.Abort from None
 
     return _resigned(wrapper, [*signature.parameters.values(), *common])
 

@@ -26,9 +26,10 @@ def magicdec(
     document.write_text("All the world is a stage, and all the men and women merely players. " * 3)
     monkeypatch.setattr("platformdirs.user_config_dir", lambda name: str(tmp_path / "user"))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MAGICDEC_BUDGET", "40")  # as an option it is refused where it means nothing
 
     def run(*arguments: str, code: int = 0) -> dict[str, Any]:
-        fixed = ["run", str(document), "--model", str(model), "--json", "--quiet", "--budget", "40"]
+        fixed = ["run", str(document), "--model", str(model), "--json", "--quiet"]
         assert run_command_line([*fixed, *arguments]) == code, capsys.readouterr().err
         record: dict[str, Any] = json.loads(capsys.readouterr().out)
         return record

@@ -8,28 +8,36 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
-
-from filelock import FileLock
 
 from magicdec.engine.errors import ModelError
 from magicdec.engine.loading.files import one_line
 from magicdec.kernels.cachedir import OVERRIDE, cache_root
+from magicdec.kernels.locks import Timeout, held, who
 
 MANIFEST = "entry.json"
 SPEC = "spec.json"
+TEMPORARY = ".tmp"  # behind an entry's name, while it is built
 FORMAT = 1  # raise it when converted files change
 _HASHED_BELOW = 64 * 2**20  # bytes; beyond, the size and the safetensors header must do
+
+_PATIENCE = 600.0  # seconds in which whoever makes an entry writes nothing
 
 Source = dict[str, Any]
 
 
 def models_folder() -> Path:
     return cache_root() / "models"
+
+
+def lock_path(entry: Path) -> Path:
+    return entry.parent / f".{entry.name}.lock"
 
 
 def is_complete(entry: Path, source: Source) -> bool:
@@ -41,35 +49,66 @@ def is_complete(entry: Path, source: Source) -> bool:
         return False
 
 
-def ensure(entry: Path, source: Source, build: Callable[[Path], None]) -> None:
-    """Has `build` fill `entry` unless it is complete.
+def ensure(
+    entry: Path, source: Source, build: Callable[[Path], None], say: Callable[[str], None]
+) -> None:
+    """Has `build` fill `entry` unless it is complete. `say` hears whom this has to wait for.
 
     Raises ModelError when the cache cannot be written, and what `build` raises.
     """
     if not is_complete(entry, source):
-        rebuild(entry, source, build, unless=lambda: is_complete(entry, source))
+        rebuild(entry, source, build, say, unless=lambda: is_complete(entry, source))
 
 
 def rebuild(
-    entry: Path, source: Source, build: Callable[[Path], None], unless: Callable[[], bool]
+    entry: Path,
+    source: Source,
+    build: Callable[[Path], None],
+    say: Callable[[str], None],
+    unless: Callable[[], bool],
 ) -> None:
     """Replaces `entry`, unless another process has done so by the time this one may."""
     try:
         entry.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(entry.parent / f".{entry.name}.lock"):
+        with held(
+            lock_path(entry), doing=f"is making {entry.name}", say=say, patience=_PATIENCE,
+            progress=lambda: _written(entry),
+        ):  # fmt: skip
             if unless():
                 return
-            for left_over in entry.parent.glob(f".{entry.name}.tmp*"):  # of a killed process
+            for left_over in _scratch(entry):  # of a killed process
                 shutil.rmtree(left_over, ignore_errors=True)
             with tempfile.TemporaryDirectory(
-                dir=entry.parent, prefix=f".{entry.name}.tmp", ignore_cleanup_errors=True
+                dir=entry.parent, prefix=f".{entry.name}{TEMPORARY}", ignore_cleanup_errors=True
             ) as temporary:
                 _build_and_swap(entry, source, build, Path(temporary))
+    except Timeout:  # an OSError, too
+        lock = lock_path(entry)
+        raise ModelError(
+            f"{who(lock)} has held {lock} for {_PATIENCE / 60:.0f} minutes and written nothing; "
+            f"end it, or set {OVERRIDE} to another folder"
+        ) from None
     except OSError as error:
         raise ModelError(
             f"cannot write to the cache {entry.parent} ({one_line(error)}); "
             f"make room or set {OVERRIDE} to another folder"
         ) from None
+
+
+def _scratch(entry: Path) -> list[Path]:
+    return list(entry.parent.glob(f".{entry.name}{TEMPORARY}*"))
+
+
+def _written(entry: Path) -> list[tuple[str, int]]:
+    """Changes while another process fetches or converts."""
+    found = []
+    for folder in _scratch(entry):
+        for parent, _, names in os.walk(folder):
+            for name in names:
+                with suppress(OSError):  # moved meanwhile
+                    path = os.path.join(parent, name)
+                    found.append((path, os.stat(path).st_mtime_ns))
+    return sorted(found)
 
 
 def _build_and_swap(
