@@ -19,6 +19,7 @@ from magicdec.engine.environment import environment
 from magicdec.engine.errors import OutOfMemoryError
 from magicdec.engine.events import Event
 from magicdec.engine.loading.checkpoint import Checkpoint, Progress, silent
+from magicdec.engine.loading.generation import unheeded
 from magicdec.engine.loading.identity import content_of, identity_of
 from magicdec.engine.loading.opening import open_checkpoint
 from magicdec.engine.lossless import compare
@@ -217,6 +218,8 @@ class Session:
         """What the user should know about this session, these settings and the last run."""
         found = [*self._notices, *(self._store.warnings if self._store is not None else ())]
         found += self._draft_warnings(requests, config)
+        left = unheeded(self.model_name, self._checkpoint.asked, config.sampling)
+        found += [left] if left else []
         trained = self._checkpoint.spec.max_position
         longest = _longest(requests) + config.max_new_tokens
         if longest <= trained:

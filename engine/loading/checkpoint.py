@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor
 
@@ -26,3 +27,4 @@ class Checkpoint:
     spec: ModelSpec
     weights: Mapping[str, Tensor]
     tokenizer: Tokenizer
+    asked: Mapping[str, Any] = field(default_factory=dict)  # see `generation.asked_of`
