@@ -12,6 +12,7 @@ from magicdec.engine.acceptance import Proposal, Rule
 from magicdec.engine.confidence import chance
 from magicdec.engine.config import INNER_GAMMA, DraftWeights
 from magicdec.engine.drafter import Drafter, SelfDrafter
+from magicdec.engine.finiteness import Watched
 from magicdec.engine.inner import Inner
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.request import Request
@@ -75,6 +76,9 @@ class CascadeDrafter(SelfDrafter):
     def commit(self, slots: Sequence[int], counts: Sequence[int]) -> None:
         super().commit(slots, counts)
         self._inner.commit(slots, counts)
+
+    def watching(self) -> list[Watched]:
+        return [self.watched, *self._inner.drafter.watching()]
 
     def propose(
         self, rows: Sequence[Text], pending: Tensor, most: Sequence[int], rule: Rule

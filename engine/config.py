@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from magicdec.engine.errors import require
+from magicdec.engine.errors import require, require_utf8
 from magicdec.engine.gamma.policy import FIXED, GammaPolicy
 from magicdec.engine.trees.beam import fed
 
@@ -200,6 +200,8 @@ class DecodeConfig:
             self.draft_weights in get_args(DraftWeights),
             f"draft-weights must be auto, same or int8, got {self.draft_weights!r}",
         )
+        for stop in self.stop:
+            require_utf8(stop, "a stop string")
         require(all(self.stop), "a stop string is empty; leave --stop out for none")
 
     @property

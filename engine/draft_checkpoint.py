@@ -58,6 +58,9 @@ class DraftModels:
             self._identities[name] = content_of(opened.spec, opened.weights)
         return self._identities[name]
 
+    def opened(self) -> list[Checkpoint]:
+        return list(self._opened.values())
+
     @property
     def nbytes(self) -> int:
         return 0 if self._loaded is None else self._loaded[1].nbytes

@@ -14,6 +14,7 @@ from magicdec.engine.cache import Observer
 from magicdec.engine.confidence import Confidence
 from magicdec.engine.config import LOOKUP, DecodeConfig, DraftWeights
 from magicdec.engine.errors import ConfigError
+from magicdec.engine.finiteness import Watched
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.row import Text
 from magicdec.engine.selection import draft_selector
@@ -40,6 +41,11 @@ class Drafter(ABC):
 
     def __init__(self) -> None:
         self.counts = DraftCounts()
+        self.watched = Watched("the model, drafting for itself,")
+
+    def watching(self) -> list[Watched]:
+        """Of every model that drafts here."""
+        return [self.watched]
 
     def prepare(self) -> None:  # noqa: B027 (most have nothing to do)
         """Makes what drafting needs and no row does; before the first prompt, as phase `load`."""
@@ -130,7 +136,9 @@ class StepwiseDrafter(Drafter):
             self._view.entries(slot) + a + width for slot, a in zip(slots, ahead, strict=True)
         )
         access = self._view.access(slots, ahead, width, nodes)
-        return self._model.forward(fed, access, last_only=last_only)
+        logits = self._model.forward(fed, access, last_only=last_only)
+        self.watched.saw(logits)
+        return logits
 
     def _first(self, rows: Sequence[Text], pending: Tensor) -> Tensor:
         """What the first pass is fed: the tokens that the view lacks, [n, T]."""

@@ -46,6 +46,7 @@ def make_drafter(
         other = ModelDrafter(
             cache, draft, selector, config, weights, context=context, chunk=chunk, clock=clock
         )
+        other.watched.who = f"draft model {config.draft_model}"
         if config.inner is None:
             return other
     model, layers = cache.model, config.draft_layers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -28,6 +28,7 @@ from magicdec.engine.events import (
     RunFinished,
     StepFinished,
 )
+from magicdec.engine.finiteness import finite, require_finite
 from magicdec.engine.gamma.history import History
 from magicdec.engine.gamma.policy import Situation
 from magicdec.engine.model.decoder import Decoder
@@ -72,7 +73,7 @@ class Engine:
     def run(
         self, requests: Sequence[Request], config: DecodeConfig, draft: Decoder | None = None,
         *, observed: int = 0, loaded: float = 0.0,
-    ) -> Iterator[Event]:  # fmt: skip
+    ) -> Generator[Event, None, None]:  # fmt: skip
         """Decodes every request; see `events` for what it yields, and when.
 
         draft: the model that `config.draft` names, where it names one.
@@ -266,6 +267,7 @@ class _Run:
         row = Row(request, slot, self.config, self.engine.tokenizer, self.model.spec.eos_ids)
         prompt = self.cache.prompts[slot]
         assert prompt is not None
+        require_finite([bool(finite(prompt.logits))], "the model", self.model.dtype)
         self.rule.admit(slot, request.row)
         self.rule.begin([slot], [0], [0])
         nothing = Proposal(torch.empty(1, 0, dtype=torch.int64, device=self.model.device))

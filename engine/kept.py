@@ -101,9 +101,14 @@ def _remove(folder: Path) -> int:
 
 
 def _folders(root: Path) -> list[Path]:
-    if not root.is_dir():
-        return []
-    return sorted(f for f in root.iterdir() if f.is_dir() and not f.name.startswith("."))
+    try:
+        if not root.is_dir():
+            return []
+        return sorted(f for f in root.iterdir() if f.is_dir() and not f.name.startswith("."))
+    except OSError as error:
+        raise MagicdecError(
+            f"cannot look into {root} ({one_line(error)}); check its permissions"
+        ) from None
 
 
 def _prefills(folder: Path) -> Kept:
@@ -111,7 +116,7 @@ def _prefills(folder: Path) -> Kept:
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
         name = str(about["model"])
         details = f"{about['dtype']}, KV {about['kv_dtype']}, {about['attention']}"
-    except (OSError, ValueError, LookupError, TypeError):  # cut off while it was written
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):  # torn, or no such file
         name, details = "unknown", ""
     used = _over(folder, lambda f: f.stat().st_mtime if f.suffix == SUFFIX else 0.0)
     return Kept("prefills", name, details, _bytes(folder), max(used, default=None), folder)

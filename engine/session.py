@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cached_property
 
 import torch
@@ -16,8 +16,8 @@ from magicdec.engine.draft_checkpoint import DraftModels
 from magicdec.engine.draft_room import DraftRoom
 from magicdec.engine.engine import Engine
 from magicdec.engine.environment import environment
-from magicdec.engine.errors import OutOfMemoryError
-from magicdec.engine.events import Event
+from magicdec.engine.errors import ModelError, OutOfMemoryError
+from magicdec.engine.events import Event, RunFinished
 from magicdec.engine.loading.checkpoint import Checkpoint, Progress, silent
 from magicdec.engine.loading.generation import unheeded
 from magicdec.engine.loading.identity import content_of, identity_of
@@ -175,15 +175,29 @@ class Session:
 
         workloads = [source for source in documents if isinstance(source, Workload)]
         if workloads:
-            return generated_rows(
+            made = generated_rows(
                 workloads, self.tokenizer, context=context, batch=batch, prompt=prompt, raw=raw,
                 progress=progress,
             )  # fmt: skip
-        texts = [source for source in documents if isinstance(source, Document)]
-        return build_rows(
-            texts, self.tokenizer, context=context, batch=batch, take=take, rows=rows,
-            prompt=prompt, raw=raw, progress=progress,
-        )  # fmt: skip
+        else:
+            texts = [source for source in documents if isinstance(source, Document)]
+            made = build_rows(
+                texts, self.tokenizer, context=context, batch=batch, take=take, rows=rows,
+                prompt=prompt, raw=raw, progress=progress,
+            )  # fmt: skip
+        self._require_known(made)
+        return made
+
+    def _require_known(self, requests: Sequence[Request]) -> None:
+        """Raises ModelError for tokens that the model has no embedding of."""
+        most = max(max(request.tokens) for request in requests)
+        if most >= self.spec.vocab_size:
+            text = self.tokenizer.backend.id_to_token(most)
+            raise ModelError(
+                f"the tokenizer of {self.model_name} makes token {most:,} of {text!r:.40}, but the "
+                f"model knows {self.spec.vocab_size:,} tokens; copy the tokenizer files that "
+                "belong to the model"
+            )
 
     def plan_memory(
         self, requests: Sequence[Request], config: DecodeConfig, batch: int
@@ -251,7 +265,7 @@ class Session:
 
         observed: see `Engine.run`.
 
-        Raises ConfigError, OutOfMemoryError, ModelError.
+        Raises ConfigError, OutOfMemoryError, ModelError, NotFiniteError.
         """
         slots = min(batch, len(requests))
         needed = capacity(config, _longest(requests))
@@ -261,7 +275,12 @@ class Session:
             with self.clock.phase("load"):
                 engine, draft = self._engine_for(slots, needed), self.draft_model(config)
             loaded, self._opening = opening + self.clock.lap().load, 0.0
-            yield from engine.run(requests, config, draft, observed=observed, loaded=loaded)
+            run = engine.run(requests, config, draft, observed=observed, loaded=loaded)
+            with closing(run) as events:
+                for event in events:
+                    # Before anything is reported; a large model is still being read meanwhile.
+                    self.require_intact(wait=isinstance(event, RunFinished))
+                    yield event
 
     def _engine_for(self, slots: int, needed: int) -> Engine:
         """The last run's, where it has the rows and the room."""
@@ -275,6 +294,12 @@ class Session:
             )  # fmt: skip
             self._engine = engine
         return engine
+
+    def require_intact(self, *, wait: bool = True) -> None:
+        """Raises WrongWeightsError once a converted model turns out to have changed since it was
+        made; `wait` for that to be known."""
+        for checkpoint in (self._checkpoint, *self._drafts.opened()):
+            checkpoint.require_intact(wait=wait)
 
     @property
     def prefill_store(self) -> PrefillStore | None:

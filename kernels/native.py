@@ -97,7 +97,12 @@ def state() -> str:
 
 def find_compiler() -> tuple[str, ...]:
     """The C++ compiler's command: $CXX, or the first one on the path. Raises BuildError."""
-    wanted = shlex.split(os.environ.get("CXX", ""))
+    try:
+        wanted = shlex.split(os.environ.get("CXX", ""))
+    except ValueError as error:
+        raise BuildError(
+            f"CXX={os.environ['CXX']!r} is no command ({error}); correct or unset it"
+        ) from None
     for command in [wanted] if wanted else [[name] for name in COMPILERS]:
         found = shutil.which(command[0])
         if found:

@@ -15,7 +15,7 @@ from magicdec.cli.report_view import size_text
 from magicdec.cli.settings import config_files, read_file
 from magicdec.engine.errors import ConfigError
 from magicdec.kernels import native
-from magicdec.kernels.cachedir import cache_root
+from magicdec.kernels.cachedir import CacheFolderError, cache_root
 
 
 def findings() -> Iterator[tuple[str, str]]:
@@ -28,12 +28,20 @@ def findings() -> Iterator[tuple[str, str]]:
     yield "cores", f"{_usable_cores()} usable of {os.cpu_count()}"
     memory = psutil.virtual_memory()
     yield "memory", f"{size_text(memory.available)} free of {size_text(memory.total)}"
-    cache = cache_root()
+    yield from _cache()
+    for path in config_files():
+        yield "config", _config(path)
+
+
+def _cache() -> Iterator[tuple[str, str]]:
+    try:
+        cache = cache_root()
+    except CacheFolderError as error:
+        yield "cache", str(error)
+        return
     yield "cache", f"{cache} ({size_text(_size(cache))})"
     disk = psutil.disk_usage(str(next(p for p in (cache, *cache.parents) if p.exists())))
     yield "disk", f"{size_text(disk.free)} free for the cache"
-    for path in config_files():
-        yield "config", _config(path)
 
 
 def _size(folder: Path) -> int:

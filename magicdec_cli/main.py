@@ -34,8 +34,9 @@ from magicdec.cli.run_command import EPILOG, run
 from magicdec.cli.survey_command import SURVEY_EPILOG, SURVEY_GRIDS, survey
 from magicdec.cli.tui_command import tui
 from magicdec.cli.tune_command import TUNE_EPILOG, TUNE_GRIDS, tune
-from magicdec.engine.errors import MagicdecError
+from magicdec.engine.errors import ConfigError, MagicdecError
 from magicdec.engine.harmless import brief
+from magicdec.kernels.cachedir import CacheFolderError
 
 UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF)
 
@@ -153,6 +154,8 @@ def _run(arguments: Sequence[str] | None) -> int:
         return app(arguments, prog_name="magicdec", standalone_mode=False) or 0
     except MagicdecError as error:
         return _failed(one_line(error), error.exit_code, error)
+    except CacheFolderError as error:
+        return _failed(str(error), ConfigError.exit_code, error)
     except TyperException as error:
         return _failed(_usage(_with_value(error)), error.exit_code, error)
     except (KeyboardInterrupt, typer.Abort):

@@ -163,6 +163,7 @@ def record_session(plan: RecordPlan, display: Display) -> int:
     from magicdec.profiles.recording.preparing import Preparation
     from magicdec.profiles.recording.recording import Recording
 
+    session.require_intact()  # the file will name the weights, and go on with no others
     settings, environment = plan.settings, session.environment()
     calibration, why_not = usable_calibration(settings, environment)
     if why_not:

@@ -11,7 +11,7 @@ from magicdec.cli.console import TERMINAL, one_line
 from magicdec.cli.interrupts import INTERRUPTED, before_exit, finished
 from magicdec.cli.unused import refuse_unused
 from magicdec.engine.config import LOOKUP, DecodeConfig
-from magicdec.engine.errors import MagicdecError, require
+from magicdec.engine.errors import MagicdecError, WrongWeightsError, require
 
 
 class LosslessnessError(MagicdecError):
@@ -104,6 +104,8 @@ def _deliver(outcome: Any, json: bool) -> int | None:
     from magicdec.profiles.records import run_record
 
     assert isinstance(outcome, Outcome)
+    if isinstance(outcome.error, WrongWeightsError):  # no text of theirs is worth showing
+        raise outcome.error
     if outcome.error is not None and not outcome.decoded:
         raise outcome.error
     for warning in outcome.warnings:

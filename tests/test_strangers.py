@@ -343,7 +343,8 @@ def test_what_was_done_before_it_failed_is_shown(document, checkpoint, capsys, p
     if out:
         record = json.loads(out)
         assert f"selector Static failed in {place}" in record["error"]
-        assert [len(row["token_ids"]) for row in record["baseline"]["rows"]] == [12]
+        # Plain decoding had its first turn: the prefill's token and a block of 4.
+        assert [len(row["token_ids"]) for row in record["baseline"]["rows"]] == [5]
 
 
 @pytest.mark.parametrize("compare", [[], ["--compare"]])

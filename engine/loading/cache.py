@@ -6,7 +6,6 @@ A file lock per entry lets one process build while others wait for the result.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -17,15 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from magicdec.engine.errors import ModelError
-from magicdec.engine.loading.files import one_line
+from magicdec.engine.loading.files import one_line, read_json
+from magicdec.engine.loading.seals import MANIFEST, Check, fits, sealed
 from magicdec.kernels.cachedir import OVERRIDE, cache_root
 from magicdec.kernels.locks import Timeout, held, who
 
-MANIFEST = "entry.json"
 SPEC = "spec.json"
 TEMPORARY = ".tmp"  # behind an entry's name, while it is built
 FORMAT = 1  # raise it when converted files change
-_HASHED_BELOW = 64 * 2**20  # bytes; beyond, the size and the safetensors header must do
 
 _PATIENCE = 600.0  # seconds in which whoever makes an entry writes nothing
 
@@ -44,9 +42,19 @@ def is_complete(entry: Path, source: Source) -> bool:
     """Whether `entry` was made from `source` and its files are as they were written."""
     try:
         manifest = json.loads((entry / MANIFEST).read_text(encoding="utf-8"))
-        return bool(manifest == _manifest(entry, source))
-    except (OSError, ValueError):
+        seals = manifest["files"]
+        return bool(manifest == _manifest(source, seals)) and fits(entry, seals)
+    # Whatever another file holds: it is none that was written here.
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return False
+
+
+def check(entry: Path) -> Check:
+    """Begins to hold the large files of a complete entry to their hashes. Raises ModelError."""
+    try:
+        return Check(entry, read_json(entry / MANIFEST))
+    except OSError as error:  # cleared, or made anew, at this moment
+        raise ModelError(f"{entry} cannot be read ({one_line(error)}); try again") from None
 
 
 def ensure(
@@ -117,20 +125,12 @@ def _build_and_swap(
     fresh, old = temporary / "new", temporary / "old"
     fresh.mkdir()
     build(fresh)
-    manifest = json.dumps(_manifest(fresh, source))
+    manifest = json.dumps(_manifest(source, sealed(fresh)))
     (fresh / MANIFEST).write_text(manifest, encoding="utf-8")
     if entry.exists():
         entry.rename(old)  # a folder that is not empty cannot be replaced in one step
     fresh.rename(entry)
 
 
-def _manifest(folder: Path, source: Source) -> dict[str, Any]:
-    files = sorted(path for path in folder.iterdir() if path.name != MANIFEST)
-    return {"format": FORMAT, "source": source, "files": {f.name: _seal(f) for f in files}}
-
-
-def _seal(file: Path) -> list[Any]:
-    size = file.stat().st_size
-    if size >= _HASHED_BELOW:
-        return [size, None]
-    return [size, hashlib.sha256(file.read_bytes()).hexdigest()]
+def _manifest(source: Source, seals: Any) -> dict[str, Any]:
+    return {"format": FORMAT, "source": source, "files": seals}

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from magicdec.engine.loading.seals import Check
 from magicdec.engine.model.spec import ModelSpec
 from magicdec.engine.text.tokenizer import Tokenizer
 
@@ -27,4 +28,10 @@ class Checkpoint:
     spec: ModelSpec
     weights: Mapping[str, Tensor]
     tokenizer: Tokenizer
+    check: Check | None = None  # of a converted model: whether it is as it was made
     asked: Mapping[str, Any] = field(default_factory=dict)  # see `generation.asked_of`
+
+    def require_intact(self, *, wait: bool = True) -> None:
+        """Raises WrongWeightsError for weights that have changed since they were made."""
+        if self.check is not None:
+            self.check.require(wait=wait)

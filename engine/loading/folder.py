@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from magicdec.engine.errors import ModelError
+from magicdec.engine.harmless import brief
 from magicdec.engine.loading.checkpoint import Checkpoint
+from magicdec.engine.loading.config_values import check_values
 from magicdec.engine.loading.files import one_line, read_json, read_json_if_any
 from magicdec.engine.loading.generation import FILE, asked_of
 from magicdec.engine.loading.quiet import quiet_transformers
@@ -31,6 +33,7 @@ def open_folder(name: str, folder: Path) -> Checkpoint:
 def read_spec(folder: Path, config: dict[str, Any]) -> ModelSpec:
     """The specification that `folder`'s config.json, already read, describes."""
     _refuse(folder, config)
+    check_values(folder / "config.json", config)
     from transformers import AutoConfig  # over a second to import; the refusals above do not wait
 
     try:
@@ -78,5 +81,12 @@ def _eos_ids(folder: Path, config: dict[str, Any]) -> tuple[int, ...]:
     for source in (read_json_if_any(folder / FILE), config):
         ids = source.get("eos_token_id")
         if ids is not None:
-            return tuple(ids) if isinstance(ids, list) else (ids,)
+            found = ids if isinstance(ids, list) else [ids]
+            for id in found:
+                if type(id) is not int:
+                    raise ModelError(
+                        f"{folder} has eos_token_id = {brief(ids, 60)} where a token's number or a "
+                        "list of them is needed; copy or download the model again"
+                    )
+            return tuple(found)
     return ()

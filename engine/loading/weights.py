@@ -10,6 +10,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from magicdec.engine.errors import ModelError
+from magicdec.engine.harmless import shown
 from magicdec.engine.loading.files import one_line, read_json
 from magicdec.engine.loading.shapes import Shape, check_shapes, required_shapes
 from magicdec.engine.model.spec import ModelSpec
@@ -32,13 +33,20 @@ class Weights(Mapping[str, Tensor]):
         self._file_of: dict[str, Any] = {}
         for path in files:
             try:
+                with path.open("rb"):  # the library calls "missing" whatever it cannot open
+                    pass
                 file = safe_open(path, framework="pt", device="cpu")
                 status = path.stat()
             except FileNotFoundError:
                 raise ModelError(
                     f"weights file {path} is missing; copy or download the whole model again"
                 ) from None
-            except (SafetensorError, OSError) as error:
+            except OSError as error:
+                raise ModelError(
+                    f"weights file {path} cannot be read ({error.strerror}); check it and its "
+                    "permissions"
+                ) from None
+            except SafetensorError as error:
                 raise ModelError(
                     f"weights file {path} is damaged ({one_line(error)}); copy or download it again"
                 ) from None
@@ -104,10 +112,21 @@ def _weight_files(folder: Path) -> list[Path]:
             raise ModelError(
                 f"{folder / INDEX} has no weight_map; copy or download the whole model again"
             )
-        return [folder / str(file) for file in sorted(set(placed.values()))]
+        return sorted({_inside(folder, file) for file in placed.values()})
     for pattern in PICKLES:
         for path in sorted(folder.glob(pattern)):
             raise refuse_pickle(path)
     ggufs = sorted(folder.glob("*.gguf"))
     hint = f"; for its GGUF give the file itself: {ggufs[0]}" if ggufs else ""
     raise ModelError(f"{folder} has neither {SINGLE} nor {INDEX}{hint}")
+
+
+def _inside(folder: Path, file: object) -> Path:
+    """The path of an index's file. Raises ModelError where it is none of the folder."""
+    path = Path(file) if isinstance(file, str) and "\0" not in file else None
+    if path is None or path.is_absolute() or ".." in path.parts or not path.name:
+        raise ModelError(
+            f"{folder / INDEX} names the weights file {shown(file)}, which is not in the folder; "
+            "copy or download the whole model again"
+        )
+    return folder / path

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from magicdec.engine.config import DecodeConfig
-from magicdec.engine.errors import MagicdecError
+from magicdec.engine.errors import MagicdecError, WrongWeightsError
 from magicdec.engine.request import Request
 from magicdec.engine.session import Session
 from magicdec.profiles.passes import Listener, Passes
@@ -61,6 +61,8 @@ class Recording:
                 self.tell(Progress(key, done, total, left))
                 try:
                     cell = measure(key, cells[key])
+                except WrongWeightsError:  # no cell of them counts
+                    raise
                 except Exception as error:  # whatever it is, the other cells can be measured
                     cell = failed_cell(key, _reason(error))
                 try:

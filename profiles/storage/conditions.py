@@ -18,7 +18,11 @@ ELSEWHERE = frozenset((
     "draft_weights", "max_new_tokens", "temperature",
 ))  # fmt: skip
 #: What runs of versions without these settings did.
-BEFORE = {"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
+BEFORE: dict[str, Scalar] = {
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+}
 TEXTS = ("prompt", "stop")  # a user's words: they are told apart, not kept
 
 

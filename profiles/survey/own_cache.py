@@ -10,6 +10,7 @@ from magicdec.engine.clock import Clock
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.draft_model import ModelDrafter
 from magicdec.engine.drafting import make_drafter
+from magicdec.engine.finiteness import require_finite
 from magicdec.engine.prefill import PREFILL_CHUNK
 from magicdec.engine.session import Session
 from magicdec.kernels.transfer import to_device
@@ -45,8 +46,10 @@ def own_cache_chances(
         spans = [span(rows[i].tokens, start, max(counts) + 1) for i in active]
         tokens = to_device(spans, session.device)  # [n, T + 1]
         fed = tokens[:, :-1].clamp(max=spec.vocab_size - 1)  # padding means nothing
-        part = [rows[i] for i in active]
-        of_tokens = chances.of(part, start, drafter.read(slots, fed), tokens)
+        logits = drafter.read(slots, fed)
+        flag = drafter.watched.taken()
+        require_finite([flag is None or bool(flag)], drafter.watched.who, session.dtype)
+        of_tokens = chances.of([rows[i] for i in active], start, logits, tokens)
         for i, count, values in zip(active, counts, of_tokens.cpu().numpy(), strict=True):
             found[i][start : start + count] = values[:count]
         drafter.commit(slots, counts)

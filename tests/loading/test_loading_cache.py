@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from magicdec.engine.errors import ModelError
-from magicdec.engine.loading import cache
+from magicdec.engine.loading import cache, seals
 from magicdec.engine.loading.opening import open_checkpoint
 from magicdec.kernels.cachedir import cache_root
 
@@ -112,7 +112,7 @@ def test_damaged_entry_is_rebuilt(
 def test_large_file_with_a_damaged_header_is_rebuilt(
     gguf_file: Make, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cache, "_HASHED_BELOW", 4096)  # tiny weights now count as large
+    monkeypatch.setattr(seals, "LARGE", 4096)  # tiny weights now count as large
     file, _ = gguf_file()
     opened(file)
     weights = entry_of(cache_dir) / "model.safetensors"
@@ -176,6 +176,7 @@ def test_cache_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 OPEN = """
 import sys
+from magicdec.engine.loading import cache
 from magicdec.engine.loading.opening import open_checkpoint
 heard = []
 checkpoint = open_checkpoint(sys.argv[1], lambda what, _share: heard.append(what))
