@@ -121,6 +121,7 @@ class CascadeDrafter(SelfDrafter):
             proposal = self._inner.propose(drafts, last, room, self._rule)
         fed = torch.cat((last, proposal.tokens), dim=1)  # [n, g + 1]
         logits = self._pass(slots, done, fed)  # [n, g + 1, V]
+        logits = self._rule.penalised(drafts, logits, [proposal.tokens])
         verdict = self._rule.accept(proposal, logits)
         q = self._rule.probabilities(logits)
         results = torch.cat(

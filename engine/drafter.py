@@ -96,21 +96,23 @@ class StepwiseDrafter(Drafter):
         self, rows: Sequence[Text], pending: Tensor, most: Sequence[int], rule: Rule
     ) -> Proposal:
         slots = [row.slot for row in rows]
-        tokens, probs = [], []
+        tokens: list[Tensor] = []  # [n, 1] each
+        probs: list[Tensor] = []
         confidence = Confidence(self._stop, most)
         fed, ahead = self._first(rows, pending), [row.unverified for row in rows]
         for position in range(max(most)):
-            logits = self._logits(self._pass(slots, ahead, fed, last_only=True)[:, 0])
+            logits = self._logits(self._pass(slots, ahead, fed, last_only=True))  # [n, 1, V]
+            logits = rule.penalised(rows, logits, tokens)[:, 0]
             token, q = rule.draft(logits, position)
-            tokens.append(token)
+            tokens.append(token[:, None])
             if q is not None:
                 probs.append(q)
             if confidence.ends(logits, token, q):
                 break
             ahead = [a + fed.shape[1] for a in ahead]
-            fed = token[:, None]
+            fed = tokens[-1]
         return Proposal(
-            torch.stack(tokens, dim=1),
+            torch.cat(tokens, dim=1),
             torch.stack(probs, dim=1) if probs else None,
             confidence.lengths,
         )

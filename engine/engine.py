@@ -32,6 +32,7 @@ from magicdec.engine.finiteness import finite, require_finite
 from magicdec.engine.gamma.history import History
 from magicdec.engine.gamma.policy import Situation
 from magicdec.engine.model.decoder import Decoder
+from magicdec.engine.penalties import make_penalties
 from magicdec.engine.prefill import PREFILL_CHUNK, prefill
 from magicdec.engine.prefill_store import PrefillStore
 from magicdec.engine.request import Request
@@ -117,9 +118,13 @@ class _Run:
         self.model, self.cache, self.clock = engine.model, engine.cache, engine.clock
         self.waiting = deque(requests)
         self.active: list[Row] = []
+        self.penalties = make_penalties(
+            config.sampling, slots=self.cache.rows, vocabulary=self.model.spec.vocab_size,
+            device=self.model.device,
+        )  # fmt: skip
         self.drafter = make_drafter(
             self.cache, config, draft, context=max(len(r.tokens) for r in requests),
-            chunk=engine.chunk, clock=engine.clock,
+            chunk=engine.chunk, clock=engine.clock, penalties=self.penalties,
         )  # fmt: skip
         if self.drafter is not None:
             self.drafter.prepare()
@@ -127,6 +132,7 @@ class _Run:
         self.cache.seal = None if watched is None else KeySeal(self.cache.k, watched)
         self.observed = max(observed, 0 if self.drafter is None else self.drafter.observed)
         self.rule = self._rule()
+        self.rule.penalties = self.penalties
         self.backlog = Backlog(self.drafter, self.clock)
         self.history = History()
         self.gamma: int | None = None  # that the policy chose last
@@ -265,7 +271,8 @@ class _Run:
         self.rule.admit(slot, request.row)
         self.rule.begin([slot], [0], [0])
         nothing = Proposal(torch.empty(1, 0, dtype=torch.int64, device=self.model.device))
-        first = int(self.rule.accept(nothing, prompt.logits[None, None]).next)
+        logits = self.rule.penalised([row], prompt.logits[None, None], [])
+        first = int(self.rule.accept(nothing, logits).next)
         _, texts = row.take([first])
         self.backlog.admit(slot)
         if self.cache.seal is not None:

@@ -64,8 +64,9 @@ def forecast(
         dtype=dtype, kv_dtype=kv_dtype, device=device,
     )  # fmt: skip
     # Distributions (draft, target, residual, a float64 running sum) exist only when sampling.
-    copies = 1 if config.sampling.greedy else 6
+    copies = (1 if config.sampling.greedy else 6) + 3 * config.sampling.penalises
     logits = batch * (config.most_drafted + 1) * spec.vocab_size * scratch * copies
+    counts = batch * spec.vocab_size * 5 * config.sampling.penalises  # of `Penalties`
     width = 3 * spec.hidden_size + 3 * spec.intermediate_size + 4 * spec.heads * spec.head_dim
     chunk = min(chunk, context)
     prefill = chunk * width * scratch + 2 * chunk * spec.group * context * scratch
@@ -74,7 +75,7 @@ def forecast(
         draft_weights=drafting.weights,
         full_kv=batch * capacity(config, context) * spec.kv_bytes_per_token(kv_dtype.itemsize),
         draft_kv=drafting.kv,
-        workspace=logits + prefill + drafting.queries + drafting.scores,
+        workspace=logits + counts + prefill + drafting.queries + drafting.scores,
         available=available,
         index=drafting.index,
     )

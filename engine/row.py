@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from magicdec.engine.config import DecodeConfig
@@ -26,6 +27,19 @@ class Text(Protocol):
     @property
     def unverified(self) -> int:
         """How many of them, at the end, are drafts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A text that is known: what was said after a prompt."""
+
+    request: Request
+    slot: int
+    tokens: list[int]
+
+    @property
+    def unverified(self) -> int:
+        return 0
 
 
 class Row:

@@ -21,6 +21,7 @@ from magicdec.engine.events import Event, RunFinished
 from magicdec.engine.exhaustion import memory_errors
 from magicdec.engine.free_memory import require_room, share_one_heap
 from magicdec.engine.loading.checkpoint import Checkpoint, Progress, silent
+from magicdec.engine.loading.generation import unheeded
 from magicdec.engine.loading.identity import content_of, identity_of
 from magicdec.engine.loading.opening import open_checkpoint
 from magicdec.engine.lossless import compare
@@ -235,6 +236,8 @@ class Session:
         """What the user should know about this session, these settings and the last run."""
         found = [*self._notices, *(self._store.warnings if self._store is not None else ())]
         found += self._draft_warnings(requests, config)
+        left = unheeded(self.model_name, self._checkpoint.asked, config.sampling)
+        found += [left] if left else []
         trained = self._checkpoint.spec.max_position
         longest = _longest(requests) + config.max_new_tokens
         if longest <= trained:
@@ -332,6 +335,7 @@ class Session:
             return compare(
                 self.model, self.backend, requests, plain, speculative,
                 width=config.most_drafted + 1, kv_dtype=self.kv_dtype,
+                sampling=config.sampling,
             )  # fmt: skip
 
 

@@ -68,6 +68,7 @@ def speculative_step(
         access = cache.following(slots, fed.shape[1], nodes=nodes, observer=watching)
         logits = target.forward(fed, access)  # [n, G + 1, V]
         sound = finite(logits)  # [n, G + 1]
+        logits = rule.penalised(rows, logits, [proposal.tokens], nodes)
         verdict = rule.accept(proposal, logits)
         # The step's only wait for the device: text and limits are decided on the host.
         results = _read(verdict, fed, sound, drafter, target.dtype)

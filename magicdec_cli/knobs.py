@@ -18,6 +18,8 @@ from magicdec.engine.config import (
     MAX_GAMMA,
     MAX_SEED,
     MAX_TREE_NODES,
+    MOST_PENALTY,
+    REPETITION,
     UNDER_SELF,
     DecodeConfig,
     SamplingConfig,
@@ -192,6 +194,21 @@ class Settings:
     seed: int | None = setting(
         SAMPLING.seed, "Generation", "Seed of the sampling.", low=0, high=MAX_SEED, unset="0"
     )
+    repetition_penalty: float = setting(
+        SAMPLING.repetition_penalty, "Generation",
+        "Divide the logits of tokens that prompt or output hold by this, multiply negative ones; "
+        "1 is off. Penalties work greedily, too.", low=REPETITION[0], high=REPETITION[1],
+    )  # fmt: skip
+    presence_penalty: float = setting(
+        SAMPLING.presence_penalty, "Generation",
+        "Subtract this from the logits of tokens that the output holds; 0 is off.",
+        low=-MOST_PENALTY, high=MOST_PENALTY,
+    )  # fmt: skip
+    frequency_penalty: float = setting(
+        SAMPLING.frequency_penalty, "Generation",
+        "Subtract this as often as the output holds a token; 0 is off.",
+        low=-MOST_PENALTY, high=MOST_PENALTY,
+    )  # fmt: skip
 
     @property
     def selects(self) -> bool:
@@ -200,6 +217,10 @@ class Settings:
 
         kept = self.draft != LOOKUP and self.draft_kv == "selected"
         return kept and not SELECTORS.load(self.selector).whole
+
+    @property
+    def penalties(self) -> tuple[float, float, float]:
+        return self.repetition_penalty, self.presence_penalty, self.frequency_penalty
 
     @property
     def policy(self) -> GammaPolicy:
@@ -235,7 +256,7 @@ class Settings:
             stop=self.stop,
             ignore_eos=self.ignore_eos,
             sampling=SamplingConfig(
-                self.temperature, self.top_k, self.top_p, self.min_p, self.seed
+                self.temperature, self.top_k, self.top_p, self.min_p, self.seed, *self.penalties
             ),
         )
 

@@ -115,6 +115,8 @@ def forecast(
         assumed = expected_of_lookup(prompts, settings.max_new_tokens, settings.gamma)
     else:
         assumed = assume(calibration, work)
+    if settings.decode_config().sampling.penalises:
+        assumed = dataclasses.replace(assumed, source=f"{assumed.source}, without penalties")
     found = Prediction(calibration, work, assumed, predict_run(calibration, work, assumed))
     return found, found.sentence
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from magicdec.cli import session_api
-from magicdec.cli.knobs import Settings
+from magicdec.cli.knobs import SAMPLING, Settings
 from magicdec.cli.live_state import PLAIN, SPECULATIVE, LiveState, RunInfo
 from magicdec.cli.progress import Display
 from magicdec.cli.trees import tree_text, with_shape
@@ -175,9 +175,21 @@ def run_info(
         gamma_policy=settings.policy.name,
         tree=tree_text(settings),
         temperature=settings.temperature,
+        penalties=penalties_text(settings),
         rows=len(requests),
         max_new_tokens=settings.max_new_tokens,
         predicted=prediction.seconds.speedup if prediction else None,
+    )
+
+
+def penalties_text(settings: Settings) -> str:
+    """Those that apply, in a few words."""
+    names = ("repetition", "presence", "frequency")
+    off = SAMPLING.repetition_penalty, SAMPLING.presence_penalty, SAMPLING.frequency_penalty
+    return ", ".join(
+        f"{name} {value:g}"
+        for name, value, idle in zip(names, settings.penalties, off, strict=True)
+        if value != idle
     )
 
 

@@ -13,6 +13,12 @@ RUN_TERMS: dict[str, str] = {
     "tokens is below the share of a draft step in the time of a token",
     "budget": "prompt KV entries a draft step may read (--budget)",
     "T": "temperature of the sampling; greedy at 0 (--temperature)",
+    "penalties": "what makes tokens of the row's own text less likely, draft tokens before a "
+    "position included, so that the text stays plain decoding's: repetition (logits of tokens of "
+    "prompt or output are divided if positive, else multiplied, as in transformers), frequency "
+    "and presence (of the output alone: subtracted for each time, and once, as in OpenAI's "
+    "interface and vLLM). In this order, before temperature; the draft has them, too. What a "
+    "model's generation_config.json asks for is named, not applied",
     "memory": "forecast of what the run allocates",
     "selector": "the rule that chooses those entries (--selector)",
     "static, dynamic": "a selector chooses once per row, after its prefill; or again in every "

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor
 
@@ -28,6 +29,7 @@ class Checkpoint:
     weights: Mapping[str, Tensor]
     tokenizer: Tokenizer
     check: Check | None = None  # of a converted model: whether it is as it was made
+    asked: Mapping[str, Any] = field(default_factory=dict)  # see `generation.asked_of`
 
     def require_intact(self, *, wait: bool = True) -> None:
         """Raises WrongWeightsError for weights that have changed since they were made."""

@@ -10,6 +10,7 @@ from magicdec.engine.harmless import brief
 from magicdec.engine.loading.checkpoint import Checkpoint
 from magicdec.engine.loading.config_values import check_values
 from magicdec.engine.loading.files import one_line, read_json, read_json_if_any
+from magicdec.engine.loading.generation import FILE, asked_of
 from magicdec.engine.loading.quiet import quiet_transformers
 from magicdec.engine.loading.tokenizer_files import read_tokenizer
 from magicdec.engine.loading.weights import open_weights
@@ -25,6 +26,7 @@ def open_folder(name: str, folder: Path) -> Checkpoint:
         spec=spec,
         weights=open_weights(folder, spec),
         tokenizer=read_tokenizer(folder, spec.vocab_size),
+        asked=asked_of(folder),
     )
 
 
@@ -76,7 +78,7 @@ def _refuse(folder: Path, config: dict[str, Any]) -> None:
 
 def _eos_ids(folder: Path, config: dict[str, Any]) -> tuple[int, ...]:
     """generation_config.json knows best: chat models end a turn with other tokens than a text."""
-    for source in (read_json_if_any(folder / "generation_config.json"), config):
+    for source in (read_json_if_any(folder / FILE), config):
         ids = source.get("eos_token_id")
         if ids is not None:
             found = ids if isinstance(ids, list) else [ids]

@@ -17,6 +17,12 @@ ELSEWHERE = frozenset((
     "tree_nodes", "tree_rates", "draft", "draft_kv", "selector", "selector_option", "budget",
     "draft_weights", "max_new_tokens", "temperature",
 ))  # fmt: skip
+#: What runs of versions without these settings did.
+BEFORE: dict[str, Scalar] = {
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+}
 TEXTS = ("prompt", "stop")  # a user's words: they are told apart, not kept
 
 
@@ -36,7 +42,7 @@ def conditions_of(
 
 def different(before: Header, now: Header) -> str:
     """The conditions that both know and that are not alike, "take head, now tail"."""
-    mine, theirs = before.conditions, now.conditions
+    mine, theirs = (BEFORE | dict(header.conditions) for header in (before, now))
     return ", ".join(
         f"{name.replace('_', '-')} {_said(mine[name])}, now {_said(theirs[name])}"
         for name in mine

@@ -15,7 +15,7 @@ from magicdec.engine.prefill import PREFILL_CHUNK
 from magicdec.engine.session import Session
 from magicdec.kernels.transfer import to_device
 from magicdec.profiles.survey.replay import Kept
-from magicdec.profiles.survey.tokens import chances_of, span
+from magicdec.profiles.survey.tokens import Chances, span
 from magicdec.profiles.survey.trace import TracedRow
 
 
@@ -36,6 +36,7 @@ def own_cache_chances(
     _end_prompts(drafter, session, rows)
     spec = session.draft_spec(config)
     assert spec is not None
+    chances = Chances(config.sampling, rows, session.model)
     found = [np.empty(row.fed) for row in rows]
     for start in range(0, max(row.fed for row in rows), block):
         active = [i for i, row in enumerate(rows) if row.fed > start]
@@ -48,7 +49,7 @@ def own_cache_chances(
         logits = drafter.read(slots, fed)
         flag = drafter.watched.taken()
         require_finite([flag is None or bool(flag)], drafter.watched.who, session.dtype)
-        of_tokens = chances_of(logits, tokens[:, 1:], config.sampling)
+        of_tokens = chances.of([rows[i] for i in active], start, logits, tokens)
         for i, count, values in zip(active, counts, of_tokens.cpu().numpy(), strict=True):
             found[i][start : start + count] = values[:count]
         drafter.commit(slots, counts)

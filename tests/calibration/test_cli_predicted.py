@@ -73,6 +73,12 @@ def test_the_prediction_stands_before_and_beside_the_run(run: Ran, calibrated: A
     assert f"error {error:+.1f}%" in out and predicted["explanation"] in out
 
 
+def test_what_penalties_do_to_acceptance_no_calibration_saw(run: Ran, calibrated: Any) -> None:
+    plain, penalised = (run(*more)[1] for more in ((), ("--repetition-penalty", "1.2")))
+    assert "without penalties)" in penalised and "without penalties" not in plain
+    assert "repetition 1.2" in run("--repetition-penalty", "1.2")[0]
+
+
 def test_the_terms_make_up_the_error(run: Ran, calibrated: Any) -> None:
     predicted = json.loads(run("--compare", "--json")[0])["predicted"]
     sizes = [abs(term["percent"]) for term in predicted["terms"]]

@@ -98,7 +98,14 @@ def test_another_draft_model_of_the_same_name_is_not_continued_with(
 
 
 @pytest.mark.parametrize(
-    "other", [["--prompt", "Why?"], ["--take", "tail"], ["--rows", "windows"], ["--stop", "x"]]
+    "other",
+    [
+        ["--prompt", "Why?"],
+        ["--take", "tail"],
+        ["--rows", "windows"],
+        ["--stop", "x"],
+        ["--repetition-penalty", "1.3"],
+    ],
 )
 def test_other_rows_of_the_same_document_are_not_continued_with(
     record: Record, begun: Path, capsys: pytest.CaptureFixture[str], other: list[str]
