@@ -74,7 +74,8 @@ RUN_TERMS: dict[str, str] = {
     "calibration": "constants of the cost model fitted to timed steps on this machine; it holds "
     "for one model, precision, device, number of threads and version, and is stale for others",
     "lossless": "greedy: the speculative tokens equal plain decoding's; a difference is a tie when "
-    "the logits of the two tokens are closer than the precision's rounding, else it is a failure",
+    "the logits of the two tokens are closer than the precision's rounding, else it is a failure; "
+    "nothing is compared that comes of damaged weights, or of logits that are not finite numbers",
 }
 
 PREDICT_TERMS: dict[str, str] = {
