@@ -14,7 +14,7 @@ from magicdec.engine.cache import Observer
 from magicdec.engine.confidence import Confidence
 from magicdec.engine.config import LOOKUP, DecodeConfig, DraftWeights
 from magicdec.engine.errors import ConfigError
-from magicdec.engine.finiteness import Watched
+from magicdec.engine.finiteness import Watched, rounding
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.row import Text
 from magicdec.engine.selection import draft_selector
@@ -136,7 +136,8 @@ class StepwiseDrafter(Drafter):
             self._view.entries(slot) + a + width for slot, a in zip(slots, ahead, strict=True)
         )
         access = self._view.access(slots, ahead, width, nodes)
-        logits = self._model.forward(fed, access, last_only=last_only)
+        with rounding(self.watched.who, self._model.dtype):
+            logits = self._model.forward(fed, access, last_only=last_only)
         self.watched.saw(logits)
         return logits
 

@@ -6,7 +6,8 @@ no comparison of texts can notice them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -30,6 +31,17 @@ def require_finite(ok: Sequence[int], who: str, dtype: torch.dtype) -> None:
         f"{who} computes logits that are not finite (NaN or infinity): its weights are damaged"
         f"{range_of}; download or convert it again{remedy}"
     )
+
+
+@contextmanager
+def rounding(who: str, dtype: torch.dtype) -> Iterator[None]:
+    """FBGEMM cannot round to int8 what is no number. Raises NotFiniteError instead of its error."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "ChooseQuantizationParams" not in str(error):
+            raise
+        require_finite([0], who, dtype)
 
 
 class Watched:

@@ -104,7 +104,8 @@ RUN_TERMS: dict[str, str] = {
     "yours. qa: made-up biographies for SQuAD's paragraphs. In records from before December 2026 "
     "cwe is easier (25 and 2 at 4,000 tokens) and needles may break a sentence",
     "lossless": "greedy: the speculative tokens equal plain decoding's; a difference is a tie when "
-    "the logits of the two tokens are closer than the precision's rounding, else it is a failure",
+    "the logits of the two tokens are closer than the precision's rounding, else it is a failure; "
+    "nothing is compared that comes of damaged weights, or of logits that are not finite numbers",
 }
 
 PREDICT_TERMS: dict[str, str] = {

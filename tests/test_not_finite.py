@@ -61,6 +61,7 @@ def test_a_token_without_numbers_ends_the_run_where_it_is_fed(tiny, prompt, deco
     assert whole.tokens[0] == text[: at + 1], "what comes before it is untouched"
 
 
+@pytest.mark.parametrize("weights", ["same", "int8"])
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 @pytest.mark.parametrize("attention", ["sdpa", "native"])
 @pytest.mark.parametrize(
@@ -74,12 +75,13 @@ def test_a_token_without_numbers_ends_the_run_where_it_is_fed(tiny, prompt, deco
     ],
 )
 def test_a_draft_without_numbers_is_named(
-    tiny, prompt, decode, temperature, attention, draft, settings, who
+    tiny, prompt, decode, weights, temperature, attention, draft, settings, who
 ):
     with pytest.raises(NotFiniteError, match=f"^{who} computes logits") as caught:
         decode(
             tiny().ours, [prompt(60), prompt(33)], gamma=3, budget=16, max_new_tokens=12,
             draft=draft, draft_decoder=damaged(tiny, seed=1), attention=attention,
+            draft_weights=weights,
             sampling=SamplingConfig(temperature=temperature), **settings,
         )  # fmt: skip
     assert "download or convert it again" in str(caught.value)

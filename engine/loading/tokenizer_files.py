@@ -10,7 +10,7 @@ from tokenizers import Tokenizer as Backend
 from magicdec.engine.errors import ModelError
 from magicdec.engine.harmless import shown
 from magicdec.engine.loading.files import one_line, read_json_if_any
-from magicdec.engine.loading.quiet import quiet_transformers
+from magicdec.engine.loading.quiet import quiet_panics, quiet_transformers
 from magicdec.engine.text.tokenizer import Tokenizer, tokenizing
 
 TOKENIZER = "tokenizer.json"
@@ -43,7 +43,7 @@ def read_tokenizer(folder: Path, vocab_size: int) -> Tokenizer:
 
 
 def _read_fast(folder: Path) -> Tokenizer:
-    with tokenizing(f"{folder / TOKENIZER} cannot be read"):
+    with tokenizing(f"{folder / TOKENIZER} cannot be read"), quiet_panics():
         backend = Backend.from_file(str(folder / TOKENIZER))
         bos_id = _bos_id(backend)
     config = read_json_if_any(folder / CONFIG)
@@ -102,7 +102,7 @@ def _convert(folder: Path) -> Tokenizer:
     from transformers import AutoTokenizer
 
     try:
-        with quiet_transformers(), tokenizing():
+        with quiet_transformers(), tokenizing(), quiet_panics():
             loaded = AutoTokenizer.from_pretrained(folder, local_files_only=True)
             backend = Backend.from_str(loaded.backend_tokenizer.to_str())
     except Exception as error:  # any of transformers' converters, each with its own errors

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from magicdec.engine.config import SamplingConfig
-from magicdec.engine.finiteness import finite, require_finite
+from magicdec.engine.finiteness import finite, require_finite, rounding
 from magicdec.engine.model.decoder import Decoder
 from magicdec.kernels.transfer import to_device
 from magicdec.profiles.survey.reading import Reader
@@ -46,7 +46,8 @@ def chances(
         # Rows that end within the pass are filled up; what follows a token does not change it.
         spans = [span(row.tokens, start, new + 1) for row in part]
         tokens = to_device(spans, model.device)  # [n, new + 1]
-        logits = model.forward(tokens[:, :-1], reader.access(part, start, new))  # [n, new, V]
+        with rounding("the draft", model.dtype):
+            logits = model.forward(tokens[:, :-1], reader.access(part, start, new))  # [n, new, V]
         require_finite(finite(logits).flatten().tolist(), "the draft", model.dtype)
         of_tokens = judged.of(part, start, logits, tokens).cpu().numpy()
         for i, count, values in zip(active, counts, of_tokens, strict=True):

@@ -44,6 +44,9 @@ class TinySession:
     def cache(self):
         return self.engine.cache
 
+    def require_intact(self):
+        """No file is behind it."""
+
 
 @pytest.fixture
 def session(tiny, tokenizer):
