@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
@@ -123,7 +124,8 @@ class DecodeConfig:
     selector: str = "snapkv"  # a name of `magicdec selectors`, or package.module:Class
     selector_options: Mapping[str, object] = field(default_factory=dict)
     draft_weights: DraftWeights = "auto"  # int8: a quantised twin drafts, the model verifies
-    stop: tuple[str, ...] = ()
+    stop: tuple[str, ...] = ()  # texts, or special tokens by their texts
+    stop_tokens: tuple[int, ...] = ()
     ignore_eos: bool = False
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
 
@@ -202,6 +204,11 @@ class DecodeConfig:
         )
         for stop in self.stop:
             require_utf8(stop, "a stop string")
+            require(
+                re.fullmatch(r"(\\[nrt])+", stop) is None,
+                f"stop {stop} is a backslash and a letter, not a line break or tab; a shell "
+                f"writes those as $'{stop}', a TOML file as \"{stop}\"",
+            )
         require(all(self.stop), "a stop string is empty; leave --stop out for none")
 
     @property

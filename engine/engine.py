@@ -15,6 +15,7 @@ from magicdec.engine.clock import Clock
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.drafter import DraftCounts
 from magicdec.engine.drafting import make_drafter
+from magicdec.engine.errors import require
 from magicdec.engine.events import (
     Event,
     GammaChosen,
@@ -115,6 +116,12 @@ class _Run:
         draft: Decoder | None, observed: int,
     ) -> None:  # fmt: skip
         self.engine, self.config = engine, config
+        known = engine.model.spec.vocab_size
+        for token in config.stop_tokens:
+            require(
+                token < known,
+                f"stop-token {token} is beyond the model's vocabulary of {known:,} tokens",
+            )
         self.model, self.cache, self.clock = engine.model, engine.cache, engine.clock
         self.waiting = deque(requests)
         self.active: list[Row] = []

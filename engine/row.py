@@ -43,7 +43,7 @@ class Said:
 
 
 class Row:
-    """A request in a slot. `tokens` grows until EOS, a stop string or the limit ends it."""
+    """A request in a slot. `tokens` grows until EOS, a stop token or string, or the limit."""
 
     def __init__(
         self,
@@ -58,6 +58,7 @@ class Row:
         self.finish_reason: FinishReason | None = None
         self._limit = config.max_new_tokens
         self._eos = frozenset() if config.ignore_eos else frozenset(eos_ids)
+        self._ends = frozenset(config.stop_tokens) | _special(tokenizer, config.stop)
         self._stream = TextStream(tokenizer, config.stop)
 
     @property
@@ -75,7 +76,7 @@ class Row:
     def take(self, tokens: Sequence[int]) -> tuple[tuple[int, ...], list[str]]:
         """Appends tokens up to the one that ends the row; returns those and the text each gave.
 
-        EOS ends the row before a stop string does, and both before the limit.
+        EOS ends the row before a stop token or string does, and each before the limit.
         """
         texts: list[str] = []
         for token in tokens:
@@ -83,6 +84,8 @@ class Row:
             text = ""
             if token in self._eos:
                 self.finish_reason = "eos"
+            elif token in self._ends:
+                self.finish_reason = "stop"
             else:
                 text = self._stream.push(token)
                 if self._stream.stopped:
@@ -94,3 +97,9 @@ class Row:
                 break
             texts.append(text)
         return tuple(tokens[: len(texts)]), texts
+
+
+def _special(tokenizer: Tokenizer, texts: Sequence[str]) -> frozenset[int]:
+    """The special tokens of these texts, which decoded text never shows."""
+    added = tokenizer.backend.get_added_tokens_decoder().items()
+    return frozenset(id for id, token in added if token.special and token.content in texts)

@@ -234,11 +234,13 @@ class Session:
 
     def warnings(self, requests: Sequence[Request], config: DecodeConfig) -> list[str]:
         """What the user should know about this session, these settings and the last run."""
-        found = [*self._notices, *(self._store.warnings if self._store is not None else ())]
+        found = [*self._notices, *self._checkpoint.notices]
+        found += [notice for draft in self._drafts.opened() for notice in draft.notices]
+        found += [*(self._store.warnings if self._store is not None else ())]
         found += self._draft_warnings(requests, config)
         left = unheeded(self.model_name, self._checkpoint.asked, config.sampling)
         found += [left] if left else []
-        trained = self._checkpoint.spec.max_position
+        trained = self._checkpoint.spec.trained_window
         longest = _longest(requests) + config.max_new_tokens
         if longest <= trained:
             return found
@@ -258,8 +260,8 @@ class Session:
         if seen == longest:
             return []
         return [
-            f"draft {config.draft_model} was trained for {spec.max_position:,} tokens: of a prompt "
-            f"of {longest:,} it sees the last {seen:,}"
+            f"draft {config.draft_model} was trained for {spec.trained_window:,} tokens: of a "
+            f"prompt of {longest:,} it sees the last {seen:,}"
         ]
 
     def run(

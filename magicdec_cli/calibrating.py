@@ -61,7 +61,7 @@ def calibrate(
     from magicdec.profiles.costs.hardware import Device
 
     environment = session.environment()
-    grid = Grid().within(session.spec.max_position)
+    grid = Grid().within(session.spec.trained_window)
     seen = measure(session, text, grid, progress)
     measured()
     progress("fitting", None)

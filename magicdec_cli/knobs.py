@@ -172,7 +172,13 @@ class Settings:
         DECODE.max_new_tokens, "Generation", "Tokens to generate per row.", low=1, high=1_000_000,
         label="tokens",
     )  # fmt: skip
-    stop: tuple[str, ...] = setting((), "Generation", "End a row before this text; repeatable.")
+    stop: tuple[str, ...] = setting(
+        (), "Generation", "End a row before this text, or this special token; repeatable."
+    )
+    stop_token: tuple[int, ...] = setting(
+        (), "Generation", "End a row at the token of this number; repeatable.",
+        low=0, high=2**31 - 1,
+    )  # fmt: skip
     ignore_eos: bool = setting(False, "Generation", "Generate on after the end-of-text token.")
     temperature: float = setting(
         SAMPLING.temperature, "Generation", "Randomness; 0 is greedy decoding.", low=0, high=100,
@@ -254,6 +260,7 @@ class Settings:
             selector_options=dict(self.selector_option),
             draft_weights=self.draft_weights,
             stop=self.stop,
+            stop_tokens=self.stop_token,
             ignore_eos=self.ignore_eos,
             sampling=SamplingConfig(
                 self.temperature, self.top_k, self.top_p, self.min_p, self.seed, *self.penalties
@@ -275,7 +282,7 @@ def _knobs() -> tuple[Knob, ...]:
         if typing.get_origin(hint) is Literal:
             kind, choices = "choice", typing.get_args(hint)
         elif typing.get_origin(hint) is tuple:
-            kind = "list"
+            kind = "ids" if typing.get_args(hint)[0] is int else "list"
         else:
             kind = kinds.get(hint, "map")
         default = {} if declared.default is MISSING else declared.default

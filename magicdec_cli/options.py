@@ -108,7 +108,7 @@ def _option(knob: Knob, grid: str | None, *, hidden: bool, words: bool) -> inspe
             show_default=False, hidden=hidden,
         )  # fmt: skip
     else:
-        kind = list[str] | None if knob.kind in ("list", "map") else str | None
+        kind = list[str] | None if knob.kind in ("list", "ids", "map") else str | None
         declared = typer.Option(
             knob.flag, help=f"{knob.help}{knob.words_mean if words else ''}{_notes(knob, grid)}",
             metavar=_metavar(knob) if grid is None else "GRID",
@@ -124,7 +124,7 @@ def _option(knob: Knob, grid: str | None, *, hidden: bool, words: bool) -> inspe
 
 def _metavar(knob: Knob) -> str:
     names: Mapping[str, str] = {
-        "int": "N", "float": "X", "str": "TEXT", "list": "TEXT", "map": "KEY=VALUE",
+        "int": "N", "float": "X", "str": "TEXT", "list": "TEXT", "ids": "ID", "map": "KEY=VALUE",
     }  # fmt: skip
     words = (f"FILE{w}" if w.startswith(".") else w for w in knob.words)
     return "|".join(knob.choices) or "|".join([names[knob.kind], *words])
@@ -134,7 +134,7 @@ def _notes(knob: Knob, grid: str | None) -> str:
     if grid:
         return f" [default: {grid}]"
     default = knob.unset if knob.default is None else knob.default
-    if knob.kind in ("list", "map"):
+    if knob.kind in ("list", "ids", "map"):
         return ""
     if knob.kind == "float":
         default = f"{default:g}"

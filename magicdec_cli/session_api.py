@@ -116,7 +116,7 @@ class OpenedSession:
         shape = ModelShape(
             name=session.model_name, layers=spec.layers, hidden=spec.hidden_size,
             intermediate=spec.intermediate_size, heads=spec.heads, kv_heads=spec.kv_heads,
-            head_dim=spec.head_dim, vocab=spec.vocab_size, max_position=spec.max_position,
+            head_dim=spec.head_dim, vocab=spec.vocab_size, max_position=spec.trained_window,
             tied=spec.tied,
         )  # fmt: skip
         int8 = not int8_unsupported(session.device, session.dtype)

@@ -31,6 +31,8 @@ class Checkpoint:
     check: Check | None = None  # of a converted model: whether it is as it was made
     asked: Mapping[str, Any] = field(default_factory=dict)  # see `generation.asked_of`
 
+    notices: tuple[str, ...] = ()  # what the user should know of these files
+
     def require_intact(self, *, wait: bool = True) -> None:
         """Raises WrongWeightsError for weights that have changed since they were made."""
         if self.check is not None:

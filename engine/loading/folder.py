@@ -7,6 +7,7 @@ from typing import Any
 
 from magicdec.engine.errors import ModelError
 from magicdec.engine.harmless import brief
+from magicdec.engine.loading.announced import as_announced
 from magicdec.engine.loading.checkpoint import Checkpoint
 from magicdec.engine.loading.config_values import check_values
 from magicdec.engine.loading.files import one_line, read_json, read_json_if_any
@@ -21,12 +22,15 @@ def open_folder(name: str, folder: Path) -> Checkpoint:
     """Opens `folder`. Raises ModelError for what is missing, damaged or not supported."""
     config = read_json(folder / "config.json")
     spec = read_spec(folder, config)
+    weights = open_weights(folder, spec)
+    spec, notices = as_announced(folder, config, spec, weights)
     return Checkpoint(
         name=name,
         spec=spec,
-        weights=open_weights(folder, spec),
+        weights=weights,
         tokenizer=read_tokenizer(folder, spec.vocab_size),
         asked=asked_of(folder),
+        notices=notices,
     )
 
 
@@ -63,6 +67,11 @@ def _refuse(folder: Path, config: dict[str, Any]) -> None:
         raise ModelError(
             f"architecture {kind!r} in {folder} is not supported; "
             f"choose a model of type {', '.join(SUPPORTED)}"
+        )
+    if config.get("is_causal") is False:
+        raise ModelError(
+            f"{folder} sees what follows each token (is_causal is false), so it cannot be decoded "
+            "one token after the other; choose a causal model"
         )
     if (quantized := config.get("quantization_config")) is not None:
         method = quantized.get("quant_method") if isinstance(quantized, dict) else quantized

@@ -18,6 +18,7 @@ from magicdec.engine.model.spec import ModelSpec
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+_PREFIX = "model."
 _FLOATS = ("F32", "F16", "BF16", "F64")
 
 
@@ -53,10 +54,20 @@ class Weights(Mapping[str, Tensor]):
             self.stamps.append((path.name, status.st_size, status.st_mtime_ns))
             names: list[str] = list(file.keys())  # type: ignore[no-untyped-call]
             self._file_of.update(dict.fromkeys(names, file))
+        # A base model, saved without its head, has names without this.
+        bare = [name for name in self._file_of if not name.startswith((_PREFIX, "lm_head."))]
+        self._stored = {_PREFIX + name: name for name in bare if "embed_tokens.weight" in bare}
+        for name, stored in self._stored.items():
+            self._file_of[name] = self._file_of.pop(stored)
 
     def __getitem__(self, name: str) -> Tensor:
-        tensor: Tensor = self._file_of[name].get_tensor(name)
+        tensor: Tensor = self._file_of[name].get_tensor(self._stored.get(name, name))
         return tensor
+
+    def leave_out(self, names: Sequence[str]) -> None:
+        """They are as if they were not there."""
+        for name in names:
+            del self._file_of[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._file_of)
@@ -74,7 +85,7 @@ class Weights(Mapping[str, Tensor]):
         return dtype
 
     def _header(self, name: str) -> Any:
-        return self._file_of[name].get_slice(name)
+        return self._file_of[name].get_slice(self._stored.get(name, name))
 
 
 def open_weights(folder: Path, spec: ModelSpec) -> Weights:

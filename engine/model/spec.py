@@ -82,6 +82,21 @@ class ModelSpec:
                 raise _impossible(f"an end-of-text token is {shown(id)}, not the number of one")
 
     @property
+    def trained_window(self) -> int:
+        """Tokens that it was trained, or is scaled, to see.
+
+        RoPE scaling stretches a window: the original one (YaRN, llama3; not all files name it), or
+        the configured one. Where the configured one is the longer, it is the scaled one already.
+        """
+        kind, factor = self.rope.get("rope_type", "default"), self.rope.get("factor") or 1.0
+        if kind == "default":
+            return self.max_position
+        original = self.max_position
+        if kind in ("yarn", "llama3"):
+            original = self.rope.get("original_max_position_embeddings") or original
+        return max(self.max_position, int(original * factor))
+
+    @property
     def group(self) -> int:
         """Query heads per KV head."""
         return self.heads // self.kv_heads

@@ -22,6 +22,7 @@ BEFORE: dict[str, Scalar] = {
     "repetition_penalty": 1.0,
     "presence_penalty": 0.0,
     "frequency_penalty": 0.0,
+    "stop_token": None,
 }
 TEXTS = ("prompt", "stop")  # a user's words: they are told apart, not kept
 
