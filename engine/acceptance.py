@@ -18,8 +18,10 @@ from torch.nn.functional import one_hot
 
 from magicdec.engine.config import SamplingConfig
 from magicdec.engine.events import TreeShare
+from magicdec.engine.penalties import Penalties
+from magicdec.engine.row import Text
 from magicdec.engine.sampling import ACCEPT, DRAFT, NEXT, Noise, distribution, draw
-from magicdec.engine.trees.tree import Tree
+from magicdec.engine.trees.tree import Nodes, Tree
 from magicdec.kernels.transfer import to_device
 
 
@@ -64,6 +66,8 @@ class Verdict:
 class Rule(ABC):
     """Draws tokens and decides acceptance, for draft and target alike."""
 
+    penalties: Penalties | None = None
+
     def admit(self, slot: int, *stream: int) -> None:  # noqa: B027  (greedy has nothing to prepare)
         """A new row moves into `slot`. stream: what its random numbers are fixed by."""
 
@@ -74,6 +78,16 @@ class Rule(ABC):
     def limits(self, device: torch.device) -> Tensor:
         """The most tokens that each row may draft one after the other, [n]."""
         return to_device(self._drafted, device)
+
+    def penalised(
+        self, rows: Sequence[Text], logits: Tensor, drafted: Sequence[Tensor],
+        nodes: Nodes | None = None,
+    ) -> Tensor:  # fmt: skip
+        """What of logits [n, T, V], draft's or target's, everything is decided from: see
+        `Penalties.apply`."""
+        if self.penalties is None:
+            return logits
+        return self.penalties.apply(rows, logits, drafted, nodes)
 
     @abstractmethod
     def draft(self, logits: Tensor, ahead: int) -> tuple[Tensor, Tensor | None]:

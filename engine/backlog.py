@@ -17,7 +17,6 @@ class Backlog:
 
     def __init__(self, drafter: Drafter | None, clock: Clock) -> None:
         self._drafter, self._clock = drafter, clock
-        self._prepared = False
         self._waiting: set[int] = set()  # slots
         self._unseen: dict[int, int] = {}  # slot -> tokens
 
@@ -38,10 +37,6 @@ class Backlog:
         """Makes the drafter ready to draft for all rows."""
         if self._drafter is None:
             return
-        if not self._prepared:
-            with self._clock.phase("prefill"):
-                self._drafter.prepare()
-            self._prepared = True
         for row in rows:
             if row.slot in self._waiting:
                 with self._clock.phase("select"):

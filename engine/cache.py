@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from magicdec.engine.model.decoder import Decoder
+from magicdec.engine.seal import KeySeal
 from magicdec.engine.trees.tree import Nodes
 from magicdec.kernels.attention import AttentionBackend, AttentionPlan, AttentionShape
 from magicdec.kernels.pointwise import Entries
@@ -144,6 +145,7 @@ class KVCache(KVStore):
         self.lengths = [0] * rows
         self.prompt_lengths = [0] * rows
         self.prompts: list[Prompt | None] = [None] * rows
+        self.seal: KeySeal | None = None  # while keys are shown to a stranger's code
 
     def following(
         self, slots: Sequence[int], new: int, *, ahead: Sequence[int] | None = None,
@@ -163,6 +165,8 @@ class KVCache(KVStore):
         """Declares each row's next `counts` tokens valid. What lies beyond is scratch."""
         for slot, count in zip(slots, counts, strict=True):
             self.lengths[slot] += count
+        if self.seal is not None:
+            self.seal.extend(slots, counts)
 
     def straighten(self, slots: Sequence[int], paths: Sequence[Sequence[int]]) -> None:
         """Moves tokens of a tree, which follow the root, to the entries right after it.

@@ -12,6 +12,7 @@ from magicdec.engine.acceptance import Proposal, Rule
 from magicdec.engine.confidence import chance
 from magicdec.engine.config import INNER_GAMMA, DraftWeights
 from magicdec.engine.drafter import Drafter, SelfDrafter
+from magicdec.engine.finiteness import Watched
 from magicdec.engine.inner import Inner
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.request import Request
@@ -76,6 +77,9 @@ class CascadeDrafter(SelfDrafter):
         super().commit(slots, counts)
         self._inner.commit(slots, counts)
 
+    def watching(self) -> list[Watched]:
+        return [self.watched, *self._inner.drafter.watching()]
+
     def propose(
         self, rows: Sequence[Text], pending: Tensor, most: Sequence[int], rule: Rule
     ) -> Proposal:
@@ -117,6 +121,7 @@ class CascadeDrafter(SelfDrafter):
             proposal = self._inner.propose(drafts, last, room, self._rule)
         fed = torch.cat((last, proposal.tokens), dim=1)  # [n, g + 1]
         logits = self._pass(slots, done, fed)  # [n, g + 1, V]
+        logits = self._rule.penalised(drafts, logits, [proposal.tokens])
         verdict = self._rule.accept(proposal, logits)
         q = self._rule.probabilities(logits)
         results = torch.cat(

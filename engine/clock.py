@@ -5,11 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Literal
 
 from magicdec.engine.events import PHASES, PhaseTimes
 
-Phase = Literal["prefill", "select", "draft", "verify", "commit", "other"]
+Phase = Literal["load", "prefill", "select", "draft", "verify", "commit", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """Where a clock was stopped."""
+
+    stack: list[Phase]
+    spent: dict[str, float]
 
 
 class Clock:
@@ -51,6 +60,17 @@ class Clock:
         finally:
             self._charge()
             self._stack.pop()
+
+    def suspend(self) -> Suspended:
+        """Stops here: what passes until `resume` is charged to nothing. Meanwhile the clock may be
+        restarted for something else."""
+        self._charge()
+        return Suspended(self._stack, self._spent)
+
+    def resume(self, stopped: Suspended) -> None:
+        if self._synchronize is not None:
+            self._synchronize()
+        self._stack, self._spent, self._since = stopped.stack, stopped.spent, self.now()
 
     def lap(self) -> PhaseTimes:
         """The times since the last `lap` or `restart`."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from magicdec.engine.errors import require
+from magicdec.engine.errors import require, require_utf8
 from magicdec.engine.gamma.policy import FIXED, GammaPolicy
 from magicdec.engine.trees.beam import fed
 
 MAX_GAMMA = 32
 MAX_SEED = 2**63 - 1
 LEAST_TEMPERATURE = 0.001  # below it sampling is greedy decoding at a higher price
+REPETITION = 0.01, 100.0  # what logits may be divided by
+MOST_PENALTY = 2.0  # of presence and frequency, either way, as in OpenAI's interface
 
 MAX_TREE_NODES = 128
 
@@ -37,9 +40,9 @@ INNER_GAMMA = 4  # the most tokens that a cascade's inner drafter puts to the mi
 class SamplingConfig:
     """How the next token is drawn. The same transformation is applied to draft and target.
 
-    Order: temperature, then top-k, then top-p, then min-p; each renormalises what the one before
-    left. Temperature 0 is greedy decoding and admits no other setting, because none would have
-    an effect. Raises ConfigError for a value out of range.
+    Order: penalties (see `penalties`), temperature, top-k, top-p, min-p; each of the last three
+    renormalises what the one before left. Temperature 0 is greedy decoding and admits penalties
+    alone, because nothing else would have an effect. Raises ConfigError for a value out of range.
     """
 
     temperature: float = 0.0
@@ -47,6 +50,9 @@ class SamplingConfig:
     top_p: float = 1.0  # 1: off
     min_p: float = 0.0  # 0: off
     seed: int | None = None  # None: 0 for sampling
+    repetition_penalty: float = 1.0  # 1: off
+    presence_penalty: float = 0.0  # 0: off
+    frequency_penalty: float = 0.0  # 0: off
 
     def __post_init__(self) -> None:
         require(
@@ -61,6 +67,19 @@ class SamplingConfig:
             self.seed is None or 0 <= self.seed <= MAX_SEED,
             f"seed must be in 0..2^63-1, got {self.seed}",
         )
+        least, most = REPETITION
+        require(
+            least <= self.repetition_penalty <= most,
+            f"repetition-penalty must be in {least:g}..{most:g}, 1 being off, "
+            f"got {self.repetition_penalty}",
+        )
+        for name in ("presence", "frequency"):
+            value = getattr(self, f"{name}_penalty")
+            require(
+                -MOST_PENALTY <= value <= MOST_PENALTY,
+                f"{name}-penalty must be in {-MOST_PENALTY:g}..{MOST_PENALTY:g}, 0 being off, "
+                f"got {value}",
+            )
         if self.greedy:
             idle = [
                 name
@@ -82,6 +101,11 @@ class SamplingConfig:
     def greedy(self) -> bool:
         return self.temperature == 0.0
 
+    @property
+    def penalises(self) -> bool:
+        penalties = self.repetition_penalty, self.presence_penalty, self.frequency_penalty
+        return penalties != (1.0, 0.0, 0.0)
+
 
 @dataclass(frozen=True, slots=True)
 class DecodeConfig:
@@ -100,7 +124,8 @@ class DecodeConfig:
     selector: str = "snapkv"  # a name of `magicdec selectors`, or package.module:Class
     selector_options: Mapping[str, object] = field(default_factory=dict)
     draft_weights: DraftWeights = "auto"  # int8: a quantised twin drafts, the model verifies
-    stop: tuple[str, ...] = ()
+    stop: tuple[str, ...] = ()  # texts, or special tokens by their texts
+    stop_tokens: tuple[int, ...] = ()
     ignore_eos: bool = False
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
 
@@ -177,6 +202,13 @@ class DecodeConfig:
             self.draft_weights in get_args(DraftWeights),
             f"draft-weights must be auto, same or int8, got {self.draft_weights!r}",
         )
+        for stop in self.stop:
+            require_utf8(stop, "a stop string")
+            require(
+                re.fullmatch(r"(\\[nrt])+", stop) is None,
+                f"stop {stop} is a backslash and a letter, not a line break or tab; a shell "
+                f"writes those as $'{stop}', a TOML file as \"{stop}\"",
+            )
         require(all(self.stop), "a stop string is empty; leave --stop out for none")
 
     @property

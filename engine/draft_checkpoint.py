@@ -9,6 +9,7 @@ from magicdec.engine.drafting import check_layers
 from magicdec.engine.errors import ConfigError, ModelError
 from magicdec.engine.loading.checkpoint import Checkpoint, Progress
 from magicdec.engine.loading.files import user_path
+from magicdec.engine.loading.identity import content_of
 from magicdec.engine.loading.opening import open_checkpoint
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.model.spec import ModelSpec
@@ -22,6 +23,7 @@ class DraftModels:
     ) -> None:
         self._target, self._load, self._progress = target, load, progress
         self._opened: dict[str, Checkpoint] = {}
+        self._identities: dict[str, str] = {}
         self._loaded: tuple[str, Decoder] | None = None
 
     def spec(self, config: DecodeConfig) -> ModelSpec | None:
@@ -45,6 +47,19 @@ class DraftModels:
             self._progress("loading draft weights", None)
             self._loaded = name, self._load(self._opened[name])
         return self._loaded[1]
+
+    def identity(self, config: DecodeConfig) -> str | None:
+        """See `Session.draft_identity`."""
+        name = config.draft_model
+        if self.spec(config) is None or name is None:
+            return None
+        if name not in self._identities:
+            opened = self._opened[name]
+            self._identities[name] = content_of(opened.spec, opened.weights)
+        return self._identities[name]
+
+    def opened(self) -> list[Checkpoint]:
+        return list(self._opened.values())
 
     @property
     def nbytes(self) -> int:

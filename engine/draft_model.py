@@ -14,6 +14,7 @@ from magicdec.engine.config import DecodeConfig, DraftWeights
 from magicdec.engine.draft_room import DraftRoom
 from magicdec.engine.draft_view import make_view
 from magicdec.engine.drafter import StepwiseDrafter
+from magicdec.engine.finiteness import rounding
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.prefill import prefill
 from magicdec.engine.row import Text
@@ -93,7 +94,8 @@ class ModelDrafter(StepwiseDrafter):
             width = min(self._room.scratch, max(count for _, count in left))
             fed = [_span(row, count + 2, width) for row, count in left]
             access = self._view.access(slots, [0] * len(slots), width)
-            self._model.forward(self._known(fed), access, last_only=True)
+            with rounding(self.watched.who, self._model.dtype):
+                self._model.forward(self._known(fed), access, last_only=True)
             self.commit(slots, [min(width, count) for _, count in left])
             left = [(row, count - width) for row, count in left if count > width]
 

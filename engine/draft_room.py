@@ -39,11 +39,11 @@ class DraftRoom:
         # A row that is almost full takes part in a round with as many tokens as its mates.
         scratch = config.gamma + (1 if config.inner is None else INNER_GAMMA)
         growth = config.max_new_tokens + scratch - 1
-        left = spec.trained - growth
+        left = spec.trained_window - growth
         require(
             left >= 1,
-            f"draft {config.draft_model}: its trained window of {spec.trained:,} tokens has no "
-            f"room beside {config.max_new_tokens} new ones; lower --max-new-tokens or choose "
+            f"draft {config.draft_model}: its trained window of {spec.trained_window} tokens has "
+            f"no room beside {config.max_new_tokens} new ones; lower --max-new-tokens or choose "
             "another draft",
         )
         prompt = min(context, left)

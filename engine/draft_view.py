@@ -24,7 +24,8 @@ def view_capacity(
         return 0
     if isinstance(selector, DynamicSelector):
         added = min(growth, selector.refresh * (gamma + 1))  # until the next choice
-        return min(selector.most(budget), context + growth) + added + gamma
+        most = max(selector.most(budget), budget)  # a row within the budget has all its entries
+        return min(most, context + growth) + added + gamma
     if selector.ring(budget) is None:
         return min(budget, context) + growth + gamma
     return min(budget, context + growth) + gamma

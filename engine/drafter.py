@@ -14,6 +14,7 @@ from magicdec.engine.cache import Observer
 from magicdec.engine.confidence import Confidence
 from magicdec.engine.config import LOOKUP, DecodeConfig, DraftWeights
 from magicdec.engine.errors import ConfigError
+from magicdec.engine.finiteness import Watched, rounding
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.row import Text
 from magicdec.engine.selection import draft_selector
@@ -40,9 +41,14 @@ class Drafter(ABC):
 
     def __init__(self) -> None:
         self.counts = DraftCounts()
+        self.watched = Watched("the model, drafting for itself,")
+
+    def watching(self) -> list[Watched]:
+        """Of every model that drafts here."""
+        return [self.watched]
 
     def prepare(self) -> None:  # noqa: B027 (most have nothing to do)
-        """Called once rows are prefilled and before the first draft; counted as prefill."""
+        """Makes what drafting needs and no row does; before the first prompt, as phase `load`."""
 
     @abstractmethod
     def admit(self, slot: int) -> None:
@@ -90,21 +96,23 @@ class StepwiseDrafter(Drafter):
         self, rows: Sequence[Text], pending: Tensor, most: Sequence[int], rule: Rule
     ) -> Proposal:
         slots = [row.slot for row in rows]
-        tokens, probs = [], []
+        tokens: list[Tensor] = []  # [n, 1] each
+        probs: list[Tensor] = []
         confidence = Confidence(self._stop, most)
         fed, ahead = self._first(rows, pending), [row.unverified for row in rows]
         for position in range(max(most)):
-            logits = self._logits(self._pass(slots, ahead, fed, last_only=True)[:, 0])
+            logits = self._logits(self._pass(slots, ahead, fed, last_only=True))  # [n, 1, V]
+            logits = rule.penalised(rows, logits, tokens)[:, 0]
             token, q = rule.draft(logits, position)
-            tokens.append(token)
+            tokens.append(token[:, None])
             if q is not None:
                 probs.append(q)
             if confidence.ends(logits, token, q):
                 break
             ahead = [a + fed.shape[1] for a in ahead]
-            fed = token[:, None]
+            fed = tokens[-1]
         return Proposal(
-            torch.stack(tokens, dim=1),
+            torch.cat(tokens, dim=1),
             torch.stack(probs, dim=1) if probs else None,
             confidence.lengths,
         )
@@ -128,7 +136,10 @@ class StepwiseDrafter(Drafter):
             self._view.entries(slot) + a + width for slot, a in zip(slots, ahead, strict=True)
         )
         access = self._view.access(slots, ahead, width, nodes)
-        return self._model.forward(fed, access, last_only=last_only)
+        with rounding(self.watched.who, self._model.dtype):
+            logits = self._model.forward(fed, access, last_only=last_only)
+        self.watched.saw(logits)
+        return logits
 
     def _first(self, rows: Sequence[Text], pending: Tensor) -> Tensor:
         """What the first pass is fed: the tokens that the view lacks, [n, T]."""

@@ -17,6 +17,7 @@ from magicdec.engine.inner import EarlyExit
 from magicdec.engine.lookup import LookupDrafter
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.model.spec import ModelSpec
+from magicdec.engine.penalties import Penalties
 from magicdec.engine.selection import draft_selector
 from magicdec.engine.trees.drafter import TreeDrafter
 from magicdec.engine.trees.making import make_grower
@@ -25,11 +26,12 @@ from magicdec.engine.views.base import DraftView
 
 def make_drafter(
     cache: KVCache, config: DecodeConfig, draft: Decoder | None, *, context: int, chunk: int,
-    clock: Clock,
+    clock: Clock, penalties: Penalties | None = None,
 ) -> Drafter | None:  # fmt: skip
     """None for plain decoding. draft: the model that `config.draft` names, if it names one.
 
-    context: tokens of the longest prompt; chunk: those of a prefill pass. Raises ConfigError.
+    context: tokens of the longest prompt; chunk: those of a prefill pass; penalties: those of the
+    run, which apply inside a cascade, too. Raises ConfigError.
     """
     stop = config.gamma_policy.stop
     if config.gamma == 0:
@@ -44,6 +46,7 @@ def make_drafter(
         other = ModelDrafter(
             cache, draft, selector, config, weights, context=context, chunk=chunk, clock=clock
         )
+        other.watched.who = f"draft model {config.draft_model}"
         if config.inner is None:
             return other
     model, layers = cache.model, config.draft_layers
@@ -61,6 +64,7 @@ def make_drafter(
     rule = make_rule(
         config.sampling, slots=cache.rows, positions=config.scratch + 1, device=cache.model.device
     )
+    rule.penalties = penalties
     inner = _early_exit(view, layers) if layers else _alone(other or LookupDrafter(cache))
     return CascadeDrafter(model, view, weights, rule, inner, stop)
 

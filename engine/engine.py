@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -14,10 +15,12 @@ from magicdec.engine.clock import Clock
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.drafter import DraftCounts
 from magicdec.engine.drafting import make_drafter
+from magicdec.engine.errors import require
 from magicdec.engine.events import (
     Event,
     GammaChosen,
     InnerDrafts,
+    Loaded,
     PhaseTimes,
     PrefillProgress,
     RowFinished,
@@ -26,13 +29,17 @@ from magicdec.engine.events import (
     RunFinished,
     StepFinished,
 )
+from magicdec.engine.finiteness import finite, require_finite
 from magicdec.engine.gamma.history import History
 from magicdec.engine.gamma.policy import Situation
 from magicdec.engine.model.decoder import Decoder
+from magicdec.engine.penalties import make_penalties
 from magicdec.engine.prefill import PREFILL_CHUNK, prefill
 from magicdec.engine.prefill_store import PrefillStore
 from magicdec.engine.request import Request
 from magicdec.engine.row import Row
+from magicdec.engine.seal import KeySeal
+from magicdec.engine.selection import watched_selector
 from magicdec.engine.step import speculative_step
 from magicdec.engine.text.tokenizer import Tokenizer
 from magicdec.engine.trees.making import make_tree_rule
@@ -66,29 +73,39 @@ class Engine:
 
     def run(
         self, requests: Sequence[Request], config: DecodeConfig, draft: Decoder | None = None,
-        *, observed: int = 0,
-    ) -> Iterator[Event]:  # fmt: skip
+        *, observed: int = 0, loaded: float = 0.0,
+    ) -> Generator[Event, None, None]:  # fmt: skip
         """Decodes every request; see `events` for what it yields, and when.
 
         draft: the model that `config.draft` names, where it names one.
         observed: how many of a prompt's last queries to keep at least, for selectors that
         look at the cache later.
+        loaded: seconds that what this run needs was prepared for before, the engine itself too.
         Closing the iterator between two events stops the run; nothing is left behind but the
         prompts in the cache. Raises ConfigError for a selector or draft that cannot be used.
         """
         self.clock.restart()
-        with self.clock.phase("prefill"):  # all that comes before the first token
+        with self.clock.phase("load"):
             run = _Run(self, requests, config, draft, observed)
+        ended = False
         try:
-            yield from run.events()
-        finally:
-            self._store_prompts()
+            yield from run.events(PhaseTimes(load=loaded))
+            ended = True
+        finally:  # whoever stops a run does not want to wait for others
+            self._forget_altered()
+            self._store_prompts(patient=ended)
 
-    def _store_prompts(self) -> None:
+    def _forget_altered(self) -> None:
+        """Rows that a stranger wrote into must serve no other run."""
+        seal, self.cache.seal = self.cache.seal, None
+        for slot in [] if seal is None else seal.broken():
+            self.cache.prompts[slot] = None
+
+    def _store_prompts(self, *, patient: bool) -> None:
         if self.store is not None:
             for slot, prompt in enumerate(self.cache.prompts):
                 if prompt is not None:
-                    self.store.keep(self.cache, slot, prompt.tokens, prompt)
+                    self.store.keep(self.cache, slot, prompt.tokens, prompt, patient=patient)
 
 
 class _Run:
@@ -99,15 +116,30 @@ class _Run:
         draft: Decoder | None, observed: int,
     ) -> None:  # fmt: skip
         self.engine, self.config = engine, config
+        known = engine.model.spec.vocab_size
+        for token in config.stop_tokens:
+            require(
+                token < known,
+                f"stop-token {token} is beyond the model's vocabulary of {known:,} tokens",
+            )
         self.model, self.cache, self.clock = engine.model, engine.cache, engine.clock
         self.waiting = deque(requests)
         self.active: list[Row] = []
+        self.penalties = make_penalties(
+            config.sampling, slots=self.cache.rows, vocabulary=self.model.spec.vocab_size,
+            device=self.model.device,
+        )  # fmt: skip
         self.drafter = make_drafter(
             self.cache, config, draft, context=max(len(r.tokens) for r in requests),
-            chunk=engine.chunk, clock=engine.clock,
+            chunk=engine.chunk, clock=engine.clock, penalties=self.penalties,
         )  # fmt: skip
+        if self.drafter is not None:
+            self.drafter.prepare()
+        watched = watched_selector(config)
+        self.cache.seal = None if watched is None else KeySeal(self.cache.k, watched)
         self.observed = max(observed, 0 if self.drafter is None else self.drafter.observed)
         self.rule = self._rule()
+        self.rule.penalties = self.penalties
         self.backlog = Backlog(self.drafter, self.clock)
         self.history = History()
         self.gamma: int | None = None  # that the policy chose last
@@ -119,8 +151,9 @@ class _Run:
             return make_tree_rule(config, slots=slots, positions=positions, device=device)
         return make_rule(config.sampling, slots=slots, positions=positions, device=device)
 
-    def events(self) -> Iterator[Event]:
-        total = PhaseTimes()
+    def events(self, before: PhaseTimes) -> Iterator[Event]:
+        total = before + self.clock.lap()
+        yield Loaded(total.load)
         step = 0
         while self.waiting or self.active:
             yield from self._admit()
@@ -138,9 +171,14 @@ class _Run:
             shares = self._step(rows, drafted)
             phases = self.clock.lap()
             total += waited + phases
+            # Where a row ended inside its draft, nobody was rejected.
+            asked = [
+                n if len(share.tokens) > share.accepted else share.accepted
+                for n, share in zip(drafted, shares, strict=True)
+            ]
             accepted = [share.accepted for share in shares]
-            self.history.add(max(drafted), drafted, accepted, phases.wall)
-            yield StepFinished(step, max(s.depth for s in shares), shares, phases, waited)
+            self.history.add(max(drafted), asked, accepted, phases.wall)
+            yield StepFinished(step, max(s.depth + s.cut for s in shares), shares, phases, waited)
             yield from self._retire()
         yield self._finished(total + self.clock.lap())
 
@@ -175,13 +213,11 @@ class _Run:
         shares = []
         for row, outcome in zip(rows, outcomes, strict=True):
             tokens, texts = row.take(outcome.tokens)
-            chars = len("".join(texts[: outcome.accepted]))
-            shares.append(
-                RowStep(
-                    row.request.row, tokens, "".join(texts), outcome.drafted, outcome.accepted,
-                    chars, outcome.tree, outcome.rejected,
-                )
+            share = RowStep(
+                row.request.row, tokens, "".join(texts), outcome.drafted, outcome.accepted,
+                len("".join(texts[: outcome.accepted])), outcome.tree, outcome.rejected,
             )  # fmt: skip
+            shares.append(share if len(tokens) == len(outcome.tokens) else _ended(share))
         return tuple(shares)
 
     def _admit(self) -> Iterator[Event]:
@@ -215,6 +251,8 @@ class _Run:
         done, reused = 0, 0  # of the requests before the current one
         begun = self.clock.now()
         for request, slot in placed:
+            if self.cache.seal is not None:
+                self.cache.seal.forget(slot)
             for chunk in prefill(
                 self.model, self.cache, slot, request.tokens,
                 chunk=self.engine.chunk, observed=self.observed, store=self.engine.store,
@@ -236,12 +274,16 @@ class _Run:
         row = Row(request, slot, self.config, self.engine.tokenizer, self.model.spec.eos_ids)
         prompt = self.cache.prompts[slot]
         assert prompt is not None
+        require_finite([bool(finite(prompt.logits))], "the model", self.model.dtype)
         self.rule.admit(slot, request.row)
         self.rule.begin([slot], [0], [0])
         nothing = Proposal(torch.empty(1, 0, dtype=torch.int64, device=self.model.device))
-        first = int(self.rule.accept(nothing, prompt.logits[None, None]).next)
+        logits = self.rule.penalised([row], prompt.logits[None, None], [])
+        first = int(self.rule.accept(nothing, logits).next)
         _, texts = row.take([first])
         self.backlog.admit(slot)
+        if self.cache.seal is not None:
+            self.cache.seal.admit(slot, self.cache.lengths[slot])
         self.active.append(row)
         return RowStarted(request.row, request.document, len(request.tokens), first, texts[0])
 
@@ -251,4 +293,14 @@ class _Run:
         self.active = [row for row in self.active if row.finish_reason is None]
         for row in ended:
             assert row.finish_reason is not None
+            if self.cache.seal is not None:
+                self.cache.seal.check(row.slot)
             yield RowFinished(row.request.row, row.finish_reason, tuple(row.tokens), row.text)
+
+
+def _ended(share: RowStep) -> RowStep:
+    """The share of a row that ended among the draft tokens that the target confirmed."""
+    accepted, tree = len(share.tokens), share.tree
+    if tree is not None:
+        tree = replace(tree, tried=tree.tried[:accepted])
+    return replace(share, accepted=accepted, cut=share.depth - accepted, tree=tree, rejected=())

@@ -25,6 +25,7 @@ def environment(device: torch.device) -> dict[str, object]:
         "platform": platform.platform(),
         "device": device.type,
         "device_name": device_name(device),
+        "machine": machine(),
         "threads": torch.get_num_threads(),
         "cores": os.cpu_count(),
     }
@@ -39,10 +40,24 @@ def device_name(device: torch.device) -> str:
 
 
 def cpu_name() -> str:
+    return _cpu().get("model name") or platform.processor() or platform.machine()
+
+
+def machine() -> str:
+    """What tells machines apart whose processors have one name, as those of virtual machines do:
+    "GenuineIntel 6/143/8, 266240 KB cache, 2 cores"."""
+    cpu = _cpu()
+    kind = "/".join(cpu[key] for key in ("cpu family", "model", "stepping") if key in cpu)
+    first = f"{cpu.get('vendor_id', platform.machine())} {kind}".strip()
+    cache = [f"{cpu['cache size']} cache"] if "cache size" in cpu else []
+    return ", ".join((first, *cache, f"{os.cpu_count()} cores"))
+
+
+def _cpu() -> dict[str, str]:
+    """What Linux says of the first processor; nothing elsewhere."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(
-            line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")
-        )
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
+        first = Path("/proc/cpuinfo").read_text().partition("\n\n")[0]
+    except OSError:
+        return {}
+    pairs = (line.split(":", 1) for line in first.splitlines() if ":" in line)
+    return {key.strip(): value.strip() for key, value in pairs}

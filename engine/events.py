@@ -1,8 +1,8 @@
 """What the engine tells whoever listens: frozen data, no tensors, no text formatting.
 
-`Engine.run` yields these in order: PrefillProgress* RowStarted (per row), StepFinished* (before
-one, GammaChosen where a policy changes γ), RowFinished (per row, right after the step that ended
-it), RunFinished. A row is the index of its request; rows that wait for a slot start later.
+`Engine.run` yields these in order: Loaded, PrefillProgress* RowStarted (per row), StepFinished*
+(before one, GammaChosen where a policy changes γ), RowFinished (per row, right after the step that
+ended it), RunFinished. A row is the index of its request; rows that wait for a slot start later.
 `report.Recorder` turns the stream into a report.
 """
 
@@ -16,8 +16,13 @@ FinishReason = Literal["length", "eos", "stop"]
 
 @dataclass(frozen=True, slots=True)
 class PhaseTimes:
-    """Seconds per phase, exclusive of each other; their sum is `wall`."""
+    """Seconds per phase, exclusive of each other; their sum is `wall`.
 
+    `load`: what a process prepares once and keeps (weights, their int8 twin, a draft model), and
+    the run's caches, all before the first prompt.
+    """
+
+    load: float = 0.0
     prefill: float = 0.0
     select: float = 0.0
     draft: float = 0.0
@@ -27,11 +32,11 @@ class PhaseTimes:
 
     @property
     def wall(self) -> float:
-        return self.prefill + self.decode
+        return self.load + self.prefill + self.decode
 
     @property
     def decode(self) -> float:
-        """Everything after prefill."""
+        """Everything after load and prefill."""
         return self.select + self.draft + self.verify + self.commit + self.other
 
     def __add__(self, more: PhaseTimes) -> PhaseTimes:
@@ -39,6 +44,13 @@ class PhaseTimes:
 
 
 PHASES = tuple(PhaseTimes.__dataclass_fields__)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """All is there that is prepared once; the first prompt is next. `seconds`: phase `load`."""
+
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +93,11 @@ class TreeShare:
 class RowStep:
     """One row's share of one step.
 
-    `tokens` were emitted by the step, cut where the row ended; `accepted` of `drafted` draft
-    tokens passed verification (counted before that cut). `accepted_chars` of `text` came from
-    accepted tokens, the rest from the target's own; None when the engine does not tell.
-    `rejected`: the other tokens of a draft that is no tree.
+    `tokens` were emitted by the step, up to where the row ended; the first `accepted` of them are
+    of `drafted` draft tokens. `cut` of those stood past the row's end (of a tree: generations): the
+    target's view of them counts nowhere. `accepted_chars` of `text` came from accepted tokens, the
+    rest from the target's own; None when the engine does not tell. `rejected`: the draft tokens
+    that the target did not take, of a draft that is no tree.
     """
 
     row: int
@@ -95,11 +108,17 @@ class RowStep:
     accepted_chars: int | None = None
     tree: TreeShare | None = None
     rejected: tuple[int, ...] = ()
+    cut: int = 0
 
     @property
     def depth(self) -> int:
-        """The most draft tokens that the step could have accepted."""
-        return self.drafted if self.tree is None else self.tree.depth
+        """The most draft tokens that the step could have accepted before the row's end."""
+        return (self.drafted if self.tree is None else self.tree.depth) - self.cut
+
+    @property
+    def judged(self) -> int:
+        """Draft tokens without those past the row's end; of a tree all."""
+        return self.drafted - self.cut if self.tree is None else self.drafted
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,4 +174,6 @@ class RunFinished:
     inner: InnerDrafts | None = None  # None: no cascade
 
 
-Event = PrefillProgress | RowStarted | GammaChosen | StepFinished | RowFinished | RunFinished
+Event = (
+    Loaded | PrefillProgress | RowStarted | GammaChosen | StepFinished | RowFinished | RunFinished
+)

@@ -40,3 +40,8 @@ def shown(value: object) -> str:
         case None:
             return "null"
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def for_spreadsheet(text: str) -> str:
+    """A cell of CSV that spreadsheets show and do not calculate: names may begin like formulas."""
+    return f"'{text}" if len(text) > 1 and text[0] in "=+-@\t\r" else text

@@ -10,19 +10,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from filelock import FileLock, Timeout
-
 from magicdec.engine.errors import MagicdecError
-from magicdec.engine.loading.cache import models_folder
+from magicdec.engine.loading.cache import TEMPORARY, models_folder
+from magicdec.engine.loading.cache import lock_path as models_lock
 from magicdec.engine.loading.files import one_line
-from magicdec.engine.prefill_files import ABOUT, SUFFIX, folder_lock, prefills_folder
+from magicdec.engine.prefill_files import ABOUT, SUFFIX, lock_path, prefills_folder
+from magicdec.kernels import library
+from magicdec.kernels.locks import Timeout, held, who
+
+_PATIENCE = 1.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A converted model, or the stored prefills of one model in one precision."""
+    """A converted model, the stored prefills of one model in one precision, or compiled kernels."""
 
-    kind: Literal["prefills", "model"]
+    kind: Literal["prefills", "model", "kernels"]
     name: str
     details: str
     bytes: int
@@ -31,8 +34,12 @@ class Kept:
 
 
 def list_kept() -> list[Kept]:
-    """Prefills first, each kind by name."""
-    return [*map(_prefills, _folders(prefills_folder())), *map(_model, _folders(models_folder()))]
+    """Prefills first, kernels last, each kind by name."""
+    return [
+        *map(_prefills, _folders(prefills_folder())),
+        *map(_model, _folders(models_folder())),
+        *map(_kernels, library.libraries()),
+    ]
 
 
 def clear_prefills() -> int:
@@ -43,7 +50,7 @@ def clear_prefills() -> int:
     root = prefills_folder()
     if not root.exists():
         return 0
-    with _clearing(root, folder_lock(root)):
+    with _clearing(root, lock_path(root)):
         return sum(_remove(folder) for folder in _folders(root))
 
 
@@ -52,22 +59,36 @@ def clear_models() -> int:
 
     The next use of a model fetches or converts it again; a run that has it open is not disturbed.
     """
-    freed = 0
-    for folder in _folders(models_folder()):
-        lock = FileLock(folder.parent / f".{folder.name}.lock", timeout=1)
-        with _clearing(folder, lock):
+    freed, root = 0, models_folder()
+    entries = {folder: folder for folder in _folders(root)}
+    for left_over in filter(Path.is_dir, root.glob(f".*{TEMPORARY}*")):  # of a killed process
+        entries[left_over] = root / left_over.name[1:].rpartition(TEMPORARY)[0]
+    for folder, entry in entries.items():
+        with _clearing(folder, models_lock(entry)):
             freed += _remove(folder)
     return freed
 
 
+def clear_kernels() -> int:
+    """Deletes the compiled kernels and returns the bytes freed. Raises MagicdecError.
+
+    The next run on a CPU builds them again; one that has them open is not disturbed.
+    """
+    folder = library.libraries_folder()
+    if not folder.exists():
+        return 0
+    with _clearing(folder, library.lock_path()):
+        return library.clear()
+
+
 @contextmanager
-def _clearing(path: Path, lock: FileLock) -> Iterator[None]:
+def _clearing(path: Path, lock: Path) -> Iterator[None]:
     try:
-        with lock:
+        with held(lock, doing="is writing", say=lambda _what: None, patience=_PATIENCE):
             yield
     except Timeout:
         raise MagicdecError(
-            f"{path} is being written by another process; try again when that has finished"
+            f"{path} is being written by {who(lock)}; try again when that has finished"
         ) from None
     except OSError as error:
         raise MagicdecError(f"cannot clear {path} ({one_line(error)}); delete it by hand") from None
@@ -80,9 +101,14 @@ def _remove(folder: Path) -> int:
 
 
 def _folders(root: Path) -> list[Path]:
-    if not root.is_dir():
-        return []
-    return sorted(f for f in root.iterdir() if f.is_dir() and not f.name.startswith("."))
+    try:
+        if not root.is_dir():
+            return []
+        return sorted(f for f in root.iterdir() if f.is_dir() and not f.name.startswith("."))
+    except OSError as error:
+        raise MagicdecError(
+            f"cannot look into {root} ({one_line(error)}); check its permissions"
+        ) from None
 
 
 def _prefills(folder: Path) -> Kept:
@@ -90,7 +116,7 @@ def _prefills(folder: Path) -> Kept:
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
         name = str(about["model"])
         details = f"{about['dtype']}, KV {about['kv_dtype']}, {about['attention']}"
-    except (OSError, ValueError, LookupError, TypeError):  # cut off while it was written
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):  # torn, or no such file
         name, details = "unknown", ""
     used = _over(folder, lambda f: f.stat().st_mtime if f.suffix == SUFFIX else 0.0)
     return Kept("prefills", name, details, _bytes(folder), max(used, default=None), folder)
@@ -100,14 +126,20 @@ def _model(folder: Path) -> Kept:
     return Kept("model", folder.name, "converted", _bytes(folder), None, folder)
 
 
+def _kernels(file: Path) -> Kept:
+    state = "compiled" if library.is_intact(file) else "damaged, or of an earlier version"
+    size = file.stat().st_size if file.exists() else 0
+    return Kept("kernels", "-".join(file.stem.split("-")[:2]), state, size, None, file)
+
+
 def _bytes(folder: Path) -> int:
-    return int(sum(_over(folder, lambda file: file.stat().st_size)))
+    return int(sum(_over(folder, lambda file: file.stat().st_size if file.is_file() else 0)))
 
 
 def _over(folder: Path, measure: Callable[[Path], float]) -> list[float]:
     """`measure` of each file that does not vanish meanwhile."""
     found = []
-    for file in folder.iterdir():
+    for file in folder.rglob("*"):
         try:
             found.append(measure(file))
         except OSError:

@@ -27,7 +27,10 @@ class KeyShape:
 
 
 class KeyIndex(ABC):
-    """All rows and layers of a cache; each row's entries are those of a text, in order."""
+    """All rows and layers of a cache; each row's entries are those of a text, in order.
+
+    `keys` are the cache's own: to write there would change the text, and ends the run.
+    """
 
     def admit(self, slot: int, keys: Tensor) -> None:
         """keys [L, Hkv, S, D] of a new row, rotated; they replace what the slot held."""

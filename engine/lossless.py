@@ -8,14 +8,18 @@ import torch
 from torch import Tensor
 
 from magicdec.engine.cache import KVCache
+from magicdec.engine.config import SamplingConfig
 from magicdec.engine.model.decoder import Decoder
+from magicdec.engine.penalties import make_penalties
 from magicdec.engine.prefill import PREFILL_CHUNK, prefill
 from magicdec.engine.request import Request
+from magicdec.engine.row import Said
 from magicdec.engine.verdict import Divergence, Losslessness, first_difference
 from magicdec.kernels.attention import AttentionBackend
 
 #: A gap up to this many roundings is a tie: each run's logits are off by one, and its K/V are too.
 ROUNDINGS = 4.0
+UNPENALISED = SamplingConfig()
 
 
 def compare(
@@ -27,9 +31,10 @@ def compare(
     *,
     width: int,
     kv_dtype: torch.dtype | None = None,
+    sampling: SamplingConfig = UNPENALISED,
 ) -> Losslessness:
     """Compares greedy outputs row by row. width: tokens of a verify pass, γ + 1; kv_dtype: what
-    both runs stored K and V in, the model's unless given.
+    both runs stored K and V in, the model's unless given; sampling: whose penalties they had.
 
     Where rows differ, the logits are computed again from the text alone, in a fresh cache, so
     that a damaged cache cannot excuse itself.
@@ -38,7 +43,7 @@ def compare(
     for request, a, b in zip(requests, plain, speculative, strict=True):
         at = first_difference(a, b)
         if at is not None:
-            found.append(_explain(model, backend, request, a, b, at, width, kv_dtype))
+            found.append(_explain(model, backend, request, a, b, at, width, kv_dtype, sampling))
     return Losslessness(checked=True, divergences=tuple(found))
 
 
@@ -51,6 +56,7 @@ def _explain(
     at: int,
     width: int,
     kv_dtype: torch.dtype | None,
+    sampling: SamplingConfig,
 ) -> Divergence:
     ours, theirs = (out[at] if at < len(out) else None for out in (plain, speculative))
     if ours is None or theirs is None:  # one stopped where the other went on
@@ -65,7 +71,17 @@ def _explain(
     fed = torch.tensor([prompt[-1:] + said], device=model.device)  # the last one gives the logits
     narrow = _last_logits(model, cache, fed, max(1, fed.shape[1] - 1), 1)
     wide = _last_logits(model, cache, fed, width, width)
-    epsilon = torch.finfo(model.dtype).eps * float(narrow.abs().max())
+    largest = float(narrow.abs().max())
+    penalties = make_penalties(
+        sampling, slots=1, vocabulary=model.spec.vocab_size, device=model.device
+    )
+    if penalties is not None:  # what was compared, and what their roundings came to there
+        text = Said(request, 0, said)
+        narrow, wide = (
+            penalties.apply([text], logits[None, None], [])[0, 0] for logits in (narrow, wide)
+        )
+        largest = max(largest, float(narrow.abs().max()))
+    epsilon = torch.finfo(model.dtype).eps * largest
     rounding = max(float((narrow - wide).abs().max()), epsilon)
     gap = float(narrow[ours] - narrow[theirs])
     return Divergence(request.row, at, ours, theirs, gap, ROUNDINGS * rounding)

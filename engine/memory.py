@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import torch
 
 from magicdec.engine.config import MAX_GAMMA, DecodeConfig
 from magicdec.engine.draft_memory import draft_need
 from magicdec.engine.errors import OutOfMemoryError
+from magicdec.engine.free_memory import Room, host_room
 from magicdec.engine.model.spec import ModelSpec
 
-GIB = 2**30
+GIB, MIB = 2**30, 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,9 @@ def forecast(
         dtype=dtype, kv_dtype=kv_dtype, device=device,
     )  # fmt: skip
     # Distributions (draft, target, residual, a float64 running sum) exist only when sampling.
-    copies = 1 if config.sampling.greedy else 6
+    copies = (1 if config.sampling.greedy else 6) + 3 * config.sampling.penalises
     logits = batch * (config.most_drafted + 1) * spec.vocab_size * scratch * copies
+    counts = batch * spec.vocab_size * 5 * config.sampling.penalises  # of `Penalties`
     width = 3 * spec.hidden_size + 3 * spec.intermediate_size + 4 * spec.heads * spec.head_dim
     chunk = min(chunk, context)
     prefill = chunk * width * scratch + 2 * chunk * spec.group * context * scratch
@@ -74,7 +75,7 @@ def forecast(
         draft_weights=drafting.weights,
         full_kv=batch * capacity(config, context) * spec.kv_bytes_per_token(kv_dtype.itemsize),
         draft_kv=drafting.kv,
-        workspace=logits + prefill + drafting.queries + drafting.scores,
+        workspace=logits + counts + prefill + drafting.queries + drafting.scores,
         available=available,
         index=drafting.index,
     )
@@ -101,8 +102,12 @@ def require_fit(
     device: torch.device,
     available: int,
     draft: ModelSpec | None = None,
+    source: str = "",
 ) -> MemoryForecast:
-    """The forecast. Raises OutOfMemoryError, naming what would fit, when there is too little."""
+    """The forecast. Raises OutOfMemoryError, naming what would fit, when there is too little.
+
+    source: what says how much is available.
+    """
 
     def need(batch: int, context: int, new_tokens: int | None = None) -> MemoryForecast:
         changed = replace(config, max_new_tokens=new_tokens or config.max_new_tokens)
@@ -114,7 +119,8 @@ def require_fit(
     wanted = need(batch, context)
     if wanted.total <= available:
         return wanted
-    parts = ", ".join(f"{name} {size / GIB:.1f}" for name, size in wanted.lines())
+    unit, name_of_unit = (GIB, "GiB") if wanted.total >= GIB else (MIB, "MiB")
+    parts = ", ".join(f"{name} {size / unit:.1f}" for name, size in wanted.lines())
     largest = {
         "--batch": _largest(lambda b: need(b, context).total <= available, batch),
         "--context": _largest(lambda s: need(batch, s).total <= available, context),
@@ -125,7 +131,9 @@ def require_fit(
     advice = ", or ".join(f"{option} {most}" for option, most in largest.items() if most)
     raise OutOfMemoryError(
         f"batch {batch}, context {context} and {config.max_new_tokens} new tokens need "
-        f"{wanted.total / GIB:.1f} GiB ({parts}), {available / GIB:.1f} GiB is free; "
+        f"{wanted.total / unit:.1f} {name_of_unit} ({parts}), "
+        f"{available / unit:.1f} {name_of_unit} is free"
+        + (f" by {source}; " if source else "; ")
         + (f"largest that fits: {advice}" if advice else "not even one row fits: free some memory")
     )
 
@@ -140,17 +148,13 @@ def _largest(fits: Callable[[int], bool], bound: int) -> int:
 
 
 def available_memory(device: torch.device) -> int:
-    """Free bytes on the device; on CPU bounded by the container's limit, where there is one."""
-    if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-        return int(free)
-    import psutil
+    """Free bytes on the device, see `memory_room`."""
+    return memory_room(device).free
 
-    free = int(psutil.virtual_memory().available)
-    group = Path("/sys/fs/cgroup")
-    try:
-        limit = int((group / "memory.max").read_text())
-        used = int((group / "memory.current").read_text())
-    except (OSError, ValueError):  # no control group, or "max": no limit
-        return free
-    return min(free, max(0, limit - used))
+
+def memory_room(device: torch.device) -> Room:
+    """What is free on the device, and by whose count."""
+    if device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(device)
+        return Room(int(free), int(total), "the GPU's own count")
+    return host_room(torch.get_num_threads())

@@ -9,15 +9,44 @@ import inspect
 import pkgutil
 import re
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Generic, TypeVar
 
-from magicdec.engine.errors import ConfigError
+from magicdec.engine.errors import ConfigError, MagicdecError, PluginError
 
 T = TypeVar("T")
 
 ENTRY = re.compile(r"[\w.]+:[\w.]+")
+
+
+@contextmanager
+def failures_named(what: str) -> Iterator[None]:
+    """For a stranger's code: whatever it raises, `sys.exit` too, is said in one line after `what`.
+
+    What it refuses on purpose keeps its exit code; Ctrl-C is the user's.
+    """
+    try:
+        yield
+    except (MagicdecError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise PluginError(f"{what}: {reason_of(error)}") from error
+
+
+def reason_of(error: BaseException) -> str:
+    """On one line, also where the error cannot be shown itself."""
+    try:
+        said = " ".join(str(error).split())
+    except Exception:
+        said = "its message cannot be shown"
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+def is_ours(kind: type) -> bool:
+    """Whether this package defines the class: what others define is held to its contract."""
+    return kind.__module__.partition(".")[0] == "magicdec"
 
 
 @functools.cache
@@ -31,12 +60,14 @@ class Registry(Generic[T]):
 
     A built-in needs no registration: `selectors/snapkv.py` is found as "snapkv" because the file
     is there and defines one subclass. Nothing is imported before it is asked for.
+
+    guard: makes of a class that is not this package's the one that is instantiated.
     """
 
-    def __init__(self, base: type[T], package: str, group: str) -> None:
-        self.base = base
-        self.package = package
-        self.group = group
+    def __init__(
+        self, base: type[T], package: str, group: str, guard: Callable[[type[T]], type[T]]
+    ) -> None:
+        self.base, self.package, self.group, self.guard = base, package, group, guard
 
     def names(self) -> list[str]:
         """Built-in names first, then installed ones, each sorted."""
@@ -72,9 +103,11 @@ class Registry(Generic[T]):
             raise ConfigError(f"cannot load {kind} {name!r}; give package.module:Class")
         try:
             found = entry.load()
-        except Exception as error:  # whatever a stranger's module raises while it is imported
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # whatever a stranger's module raises while it is imported
             hint = "; is its folder in PYTHONPATH?" if isinstance(error, ImportError) else ""
+            reason = reason_of(error)
             raise ConfigError(f"cannot load {kind} {name!r}: {reason}{hint}") from error
         if not (isinstance(found, type) and issubclass(found, self.base)):
             raise ConfigError(f"{name!r} is not a {self.base.__name__} subclass")
@@ -86,9 +119,14 @@ class Registry(Generic[T]):
     def create(self, name: str, options: Mapping[str, object] | None = None) -> T:
         """An instance with `options` as its dataclass fields; strings are converted to their type.
 
-        Raises ConfigError for an unknown option or a value that does not fit, never drops one.
+        Raises ConfigError for an unknown option or a value that does not fit, never drops one;
+        PluginError for a class that fails in another way.
         """
         cls = self.load(name)
+        with failures_named(f"{name} cannot be made"):
+            return self._made(cls if is_ours(cls) else self.guard(cls), name, options)
+
+    def _made(self, cls: type[T], name: str, options: Mapping[str, object] | None) -> T:
         known = {f.name: f for f in option_fields(cls)}
         types = typing.get_type_hints(cls)
         values: dict[str, object] = {}
@@ -113,4 +151,5 @@ def _convert(owner: str, key: str, value: object, kind: type) -> object:
             return {"true": True, "1": True, "false": False, "0": False}[value.lower()]
         return kind(value)
     except (KeyError, ValueError) as error:
-        raise ConfigError(f"{owner}: {key} must be {kind.__name__}, got {value!r}") from error
+        wanted = getattr(kind, "__name__", str(kind))
+        raise ConfigError(f"{owner}: {key} must be {wanted}, got {value!r}") from error

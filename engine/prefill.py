@@ -49,7 +49,8 @@ def prefill(
     """
     ids = np.asarray(tokens, dtype=np.int64)
     wanted = min(max(observed, KEPT_QUERIES), len(ids))
-    if store is not None and (replaced := cache.prompts[slot]) is not None:
+    replaced = cache.prompts[slot]
+    if store is not None and replaced is not None and not np.array_equal(replaced.tokens, ids):
         store.keep(cache, slot, replaced.tokens, replaced)
     offers = list(slot_offers(cache, ids, wanted))
     if store is not None:

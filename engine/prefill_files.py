@@ -14,22 +14,20 @@ import os
 import tempfile
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from magicdec.kernels.cachedir import cache_root
+from magicdec.kernels.locks import held
 
 SUFFIX = ".kv"
 ABOUT = "about.json"
 HEADER = 32  # bytes
 _MAGIC = b"MDKV0001"
 _TEMPORARY = ".tmp-"
-_LOCK_SECONDS = 10.0  # another process is storing; then this one need not
-_ABANDONED_SECONDS = 3600.0  # no write takes that long
+PATIENCE = 10.0  # seconds: no process stores for that long at a time
 
 
 class Damaged(Exception):
@@ -40,9 +38,9 @@ def prefills_folder() -> Path:
     return cache_root() / "prefills"
 
 
-def folder_lock(root: Path) -> FileLock:
+def lock_path(root: Path) -> Path:
     """Held by whoever writes, evicts or clears. Readers need none: files change only whole."""
-    return FileLock(root / ".lock", timeout=_LOCK_SECONDS)
+    return root / ".lock"
 
 
 class PrefillFiles:
@@ -103,22 +101,25 @@ class PrefillFiles:
                 os.utime(self.path(key), ns=(now - age, now - age))
 
     @contextmanager
-    def writing(self, about: dict[str, Any]) -> Iterator[bool]:
-        """The right to write and evict; False when another process keeps it for too long."""
+    def writing(
+        self,
+        about: dict[str, Any],
+        say: Callable[[str], None] = lambda _what: None,
+        patience: float = PATIENCE,
+    ) -> Iterator[None]:
+        """The right to write and evict. Raises Timeout when another process keeps it for more
+        than `patience` seconds; `say` hears of the wait."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        try:
-            with folder_lock(self.root):
-                if not (self.folder / ABOUT).exists():
-                    (self.folder / ABOUT).write_text(json.dumps(about), encoding="utf-8")
-                yield True
-        except Timeout:
-            yield False
+        with held(lock_path(self.root), doing="is storing prefills", say=say, patience=patience):
+            if not (self.folder / ABOUT).exists():
+                (self.folder / ABOUT).write_text(json.dumps(about), encoding="utf-8")
+            yield
 
     def make_room(self, needed: int, keep: Sequence[str]) -> None:
-        """Evicts what was used longest ago, never `keep`, until `needed` more bytes fit."""
-        for left_over, status in _files(self.root, f"{_TEMPORARY}*"):  # of a killed process
-            if time.time() - status.st_mtime > _ABANDONED_SECONDS:
-                left_over.unlink(missing_ok=True)
+        """Evicts what was used longest ago, never `keep`, until `needed` more bytes fit. Inside of
+        `writing`: what is half written then is a killed process's."""
+        for left_over, _ in _files(self.root, f"{_TEMPORARY}*"):
+            left_over.unlink(missing_ok=True)
         kept = {self.path(key) for key in keep}
         files = _files(self.root, f"*{SUFFIX}")
         excess = sum(status.st_size for _, status in files) + needed - self.limit

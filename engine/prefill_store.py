@@ -9,7 +9,7 @@ K and V are stored as they lie in the cache and come back bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
@@ -22,8 +22,9 @@ from magicdec.engine.donors import Ids, Offer
 from magicdec.engine.loading.files import one_line
 from magicdec.engine.memory import GIB
 from magicdec.engine.prefill_chain import BLOCK, Chain, kind_of
-from magicdec.engine.prefill_files import Damaged, PrefillFiles
+from magicdec.engine.prefill_files import PATIENCE, Damaged, PrefillFiles, lock_path
 from magicdec.kernels.cachedir import OVERRIDE
+from magicdec.kernels.locks import Timeout, who
 
 
 @dataclass(slots=True)
@@ -32,11 +33,13 @@ class PrefillStore:
 
     Nothing here fails a run: what cannot be read or written is skipped and told in `warnings`.
     identity: of the weights, see `loading.identity`; name: what listings call the model.
+    say: hears whom the store waits for.
     """
 
     identity: str
     name: str
     limit: int
+    say: Callable[[str], None] = lambda _what: None
     warnings: list[str] = field(default_factory=list)
     writable: bool = True
 
@@ -44,16 +47,26 @@ class PrefillStore:
         """The longest stored prefix of a prompt, with its end if `wanted` queries are there."""
         return _Stored(self, cache, ids).offer(wanted)
 
-    def keep(self, cache: KVCache, slot: int, ids: Ids, end: Prompt | None) -> None:
+    def keep(
+        self, cache: KVCache, slot: int, ids: Ids, end: Prompt | None, *, patient: bool = False
+    ) -> None:
         """Stores what a slot holds of the prompt `ids`, unless it is stored.
 
         end: the prompt's end, None for one that is not finished: then only whole blocks are kept.
+        patient: no run is going on that would pay for the time in which another process stores.
         """
         if not self.writable:
             return
         stored = _Stored(self, cache, ids)
+        lock = lock_path(stored.files.root)
         try:
-            stored.keep(slot, end)
+            stored.keep(slot, end, PATIENCE if patient else 0.0)
+        except Timeout:
+            self.writable = not patient  # the next prompt would wait in vain, too
+            self.warn(
+                f"some prefills are not stored: {who(lock)} holds {lock}; "
+                "later runs compute them again"
+            )
         except OSError as error:
             self.writable = False  # one warning, not one per row
             self.warn(
@@ -150,14 +163,13 @@ class _Stored:
             )
             return None
 
-    def keep(self, slot: int, end: Prompt | None) -> None:
+    def keep(self, slot: int, end: Prompt | None, patience: float) -> None:
         fitting = self._fitting(self._parts(self.cache.lengths[slot], end))
         missing = [part for part in fitting if self.files.size(part.key) < self._size(part)]
         if not missing:
             return
-        with self.files.writing({"model": self.store.name, **self.kind}) as allowed:
-            if not allowed:
-                return
+        about = {"model": self.store.name, **self.kind}
+        with self.files.writing(about, self.store.say, patience):
             keys = [part.key for part in fitting]
             self.files.make_room(sum(map(self._size, missing)), keys)
             for part in missing:

@@ -10,6 +10,7 @@ from magicdec.engine.events import (
     FinishReason,
     GammaChosen,
     InnerDrafts,
+    Loaded,
     PhaseTimes,
     PrefillProgress,
     RowFinished,
@@ -37,7 +38,9 @@ class Tally:
     reused_prompt_tokens: int  # of those: copied from another row, an earlier run or the disk
     num_spec_steps: int
     num_draft_tokens: int
-    num_accepted_draft_tokens: int
+    num_accepted_draft_tokens: int  # and emitted
+    num_cut_draft_tokens: int  # past a row's end; in neither of the two
+    num_spec_tokens: int  # emitted by those steps
     histogram: tuple[int, ...]  # [a]: speculative row-steps that accepted exactly a draft tokens
     drafted_per_position: tuple[int, ...]  # [i]: row-steps that drafted a token at position i + 1
     siblings_tried: tuple[int, ...]  # [k], in trees: nodes whose k + 1st child was tried, because
@@ -57,20 +60,31 @@ class Tally:
 
     @property
     def mean_acceptance_length(self) -> float | None:
-        """1 + accepted / steps: the bonus or recovered token counts."""
-        accepted = _ratio(self.num_accepted_draft_tokens, self.num_spec_steps)
-        return None if accepted is None else 1 + accepted
+        """Tokens that a row gains in a step: 1 + accepted / steps, but for those steps in which a
+        row ended inside its draft, and had no use for a bonus or recovered token."""
+        return _ratio(self.num_spec_tokens, self.num_spec_steps)
 
     @property
     def acceptance_rate_per_position(self) -> tuple[float, ...]:
         """Of the row-steps that drafted position 1, 2, ...: the share in which it was accepted.
 
-        Rows near their end draft less than γ, so that the later positions have fewer row-steps.
+        Rows near their end draft less than γ, so that the later positions have fewer row-steps; so
+        do drafts that a policy or the drafter ends early.
         """
-        return tuple(
-            sum(self.histogram[position:]) / drafted
-            for position, drafted in enumerate(self.drafted_per_position, start=1)
-        )
+        pairs = zip(self.accepted_per_position, self.drafted_per_position, strict=True)
+        return tuple(accepted / drafted for accepted, drafted in pairs)
+
+    @property
+    def accepted_per_position(self) -> tuple[int, ...]:
+        """Row-steps that accepted position 1, 2, ..., and so all before it."""
+        return tuple(sum(self.histogram[position:]) for position in range(1, len(self.histogram)))[
+            : len(self.drafted_per_position)
+        ]
+
+    @property
+    def acceptance_rate_per_position_of_all(self) -> tuple[float, ...]:
+        """The same of all row-steps that drafted anything, however far: vLLM's denominator."""
+        return tuple(n / self.num_spec_steps for n in self.accepted_per_position)
 
     @property
     def sibling_acceptance(self) -> tuple[float, ...]:
@@ -80,7 +94,7 @@ class Tally:
 
     @property
     def decode_seconds(self) -> float:
-        """Everything after prefill, selection included."""
+        """Everything after load and prefill, selection included."""
         return self.phases.decode
 
     @property
@@ -146,6 +160,7 @@ class Recorder:
     _active: dict[int, _Row] = field(default_factory=dict)
     _steps: int = 0
     _step_phases: PhaseTimes = field(default_factory=PhaseTimes)
+    _loaded: float = 0.0
     _prefilled: float = 0.0  # seconds of the admissions before the current one
     _admission: float = 0.0  # seconds of the current one
     _prompts: list[int] = field(default_factory=lambda: [0, 0])  # tokens, reused; closed ones
@@ -157,6 +172,8 @@ class Recorder:
     _spec_steps: int = 0
     _drafted: int = 0
     _accepted: int = 0
+    _cut: int = 0
+    _spec_tokens: int = 0
     _decode_tokens: int = 0
     _recent: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=RECENT_STEPS))
     _row_steps: int = 0
@@ -165,6 +182,8 @@ class Recorder:
 
     def add(self, event: Event) -> None:
         match event:
+            case Loaded():
+                self._loaded = event.seconds
             case PrefillProgress():
                 # Rows that are already decoding wait for the newcomers.
                 for row in self._active.values():
@@ -202,20 +221,22 @@ class Recorder:
             row.token_ids += share.tokens
             row.text.append(share.text)
             row.steps += 1
-            row.drafted += share.drafted
+            row.drafted += share.judged
             row.accepted += share.accepted
             row.seconds += passed.decode
             self._decode_tokens += len(share.tokens)
             if share.drafted:
                 self._count(share)
-        drafted = sum(share.drafted for share in event.rows)
+        drafted = sum(share.judged for share in event.rows)
         if drafted:
             self._recent.append((sum(share.accepted for share in event.rows), drafted))
 
     def _count(self, share: RowStep) -> None:
         self._spec_steps += 1
-        self._drafted += share.drafted
+        self._drafted += share.judged
         self._accepted += share.accepted
+        self._cut += share.cut
+        self._spec_tokens += len(share.tokens)
         missing = share.depth + 1 - len(self._histogram)
         self._histogram += [0] * missing
         self._positions += [0] * (share.depth - len(self._positions))
@@ -236,7 +257,7 @@ class Recorder:
             return self._end.phases
         seen = self._step_phases
         return PhaseTimes(
-            self._prefilled + self._admission,
+            self._loaded, self._prefilled + self._admission,
             seen.select, seen.draft, seen.verify, seen.commit, seen.other,
         )  # fmt: skip
 
@@ -258,6 +279,8 @@ class Recorder:
             num_spec_steps=self._spec_steps,
             num_draft_tokens=self._drafted,
             num_accepted_draft_tokens=self._accepted,
+            num_cut_draft_tokens=self._cut,
+            num_spec_tokens=self._spec_tokens,
             histogram=tuple(self._histogram),
             drafted_per_position=tuple(self._positions),
             siblings_tried=(tried := tuple(filter(None, self._tried))),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from magicdec.engine.config import DecodeConfig
@@ -28,8 +29,21 @@ class Text(Protocol):
         """How many of them, at the end, are drafts."""
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A text that is known: what was said after a prompt."""
+
+    request: Request
+    slot: int
+    tokens: list[int]
+
+    @property
+    def unverified(self) -> int:
+        return 0
+
+
 class Row:
-    """A request in a slot. `tokens` grows until EOS, a stop string or the limit ends it."""
+    """A request in a slot. `tokens` grows until EOS, a stop token or string, or the limit."""
 
     def __init__(
         self,
@@ -44,6 +58,7 @@ class Row:
         self.finish_reason: FinishReason | None = None
         self._limit = config.max_new_tokens
         self._eos = frozenset() if config.ignore_eos else frozenset(eos_ids)
+        self._ends = frozenset(config.stop_tokens) | _special(tokenizer, config.stop)
         self._stream = TextStream(tokenizer, config.stop)
 
     @property
@@ -61,7 +76,7 @@ class Row:
     def take(self, tokens: Sequence[int]) -> tuple[tuple[int, ...], list[str]]:
         """Appends tokens up to the one that ends the row; returns those and the text each gave.
 
-        EOS ends the row before a stop string does, and both before the limit.
+        EOS ends the row before a stop token or string does, and each before the limit.
         """
         texts: list[str] = []
         for token in tokens:
@@ -69,6 +84,8 @@ class Row:
             text = ""
             if token in self._eos:
                 self.finish_reason = "eos"
+            elif token in self._ends:
+                self.finish_reason = "stop"
             else:
                 text = self._stream.push(token)
                 if self._stream.stopped:
@@ -80,3 +97,9 @@ class Row:
                 break
             texts.append(text)
         return tuple(tokens[: len(texts)]), texts
+
+
+def _special(tokenizer: Tokenizer, texts: Sequence[str]) -> frozenset[int]:
+    """The special tokens of these texts, which decoded text never shows."""
+    added = tokenizer.backend.get_added_tokens_decoder().items()
+    return frozenset(id for id, token in added if token.special and token.content in texts)

@@ -57,7 +57,8 @@ def draw(weights: Tensor, uniform: Tensor) -> Tensor:
     total = cdf[..., -1]
     # Strictly below the total: rounding must not select a token past the last possible one.
     target = torch.minimum(uniform * total, torch.nextafter(total, torch.zeros_like(total)))
-    return torch.searchsorted(cdf, target[..., None], right=True)[..., 0]
+    found = torch.searchsorted(cdf, target[..., None], right=True)[..., 0]
+    return found.clamp(max=weights.shape[-1] - 1)  # NaN is beyond all: a step refuses it later
 
 
 class Noise:

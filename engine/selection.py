@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from magicdec.engine.config import DecodeConfig
+from magicdec.engine.config import LOOKUP, DecodeConfig
 from magicdec.engine.errors import require
+from magicdec.engine.plugins import is_ours
 from magicdec.engine.selectors.base import SELECTORS, DynamicSelector, KVSelector
 
 
@@ -18,3 +19,13 @@ def draft_selector(config: DecodeConfig) -> KVSelector:
         f"and selector {config.selector} chooses again; give snapkv or another one",
     )
     return selector
+
+
+def watched_selector(config: DecodeConfig) -> str | None:
+    """The name of a stranger's selector that is shown the live keys again and again; None where
+    nobody is. Raises ConfigError."""
+    if config.gamma == 0 or config.draft == LOOKUP:
+        return None
+    kind = type(draft_selector(config))
+    shown = issubclass(kind, DynamicSelector) and not is_ours(kind)
+    return kind.__name__ if shown else None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from functools import cached_property
 
 import torch
 
@@ -14,10 +16,13 @@ from magicdec.engine.draft_checkpoint import DraftModels
 from magicdec.engine.draft_room import DraftRoom
 from magicdec.engine.engine import Engine
 from magicdec.engine.environment import environment
-from magicdec.engine.errors import OutOfMemoryError
-from magicdec.engine.events import Event
+from magicdec.engine.errors import ModelError
+from magicdec.engine.events import Event, RunFinished
+from magicdec.engine.exhaustion import memory_errors
+from magicdec.engine.free_memory import require_room, share_one_heap
 from magicdec.engine.loading.checkpoint import Checkpoint, Progress, silent
-from magicdec.engine.loading.identity import identity_of
+from magicdec.engine.loading.generation import unheeded
+from magicdec.engine.loading.identity import content_of, identity_of
 from magicdec.engine.loading.opening import open_checkpoint
 from magicdec.engine.lossless import compare
 from magicdec.engine.memory import (
@@ -25,6 +30,7 @@ from magicdec.engine.memory import (
     available_memory,
     capacity,
     forecast,
+    memory_room,
     require_fit,
 )
 from magicdec.engine.model.decoder import Decoder
@@ -69,13 +75,16 @@ class Session:
         sync_phases: bool = False,
         prefill_cache: int = 0,
         notices: Sequence[str] = (),
+        opening: float = 0.0,
     ) -> None:
+        """opening: seconds that its kernels took; they count to the first run's phase `load`."""
         self._checkpoint, self._progress, self._notices = checkpoint, progress, notices
         self.device, self.dtype, self.backend, self.chunk = device, dtype, backend, chunk
         self.kv_dtype, self._prefill_cache = kv_dtype, prefill_cache
         self._store: PrefillStore | None = None
         wait = sync_phases and device.type == "cuda"
-        self._clock = Clock(synchronize=torch.cuda.synchronize if wait else None)
+        self.clock = Clock(synchronize=torch.cuda.synchronize if wait else None)
+        self._opening = opening  # with the weights' seconds, where those came before a run
         self._model: Decoder | None = None
         self._drafts = DraftModels(checkpoint, self._decoder, progress)
         self._engine: Engine | None = None
@@ -97,8 +106,11 @@ class Session:
         """The decoder, loaded on first use."""
         if self._model is None:
             self._progress("loading weights", None)
-            with _memory_errors():
+            began = self.clock.now()
+            with memory_errors():
+                require_room(torch.get_num_threads())
                 self._model = self._decoder(self._checkpoint)
+            self._opening += self.clock.now() - began
         return self._model
 
     def _decoder(self, checkpoint: Checkpoint) -> Decoder:
@@ -122,6 +134,15 @@ class Session:
         where no other model drafts. Raises what `draft_spec` raises."""
         return self._drafts.model(config)
 
+    @cached_property
+    def identity(self) -> str:
+        """The model's, by what its weights say; its name may be that of another one, too."""
+        return content_of(self._checkpoint.spec, self._checkpoint.weights)
+
+    def draft_identity(self, config: DecodeConfig) -> str | None:
+        """The draft model's; None where no other model drafts. Raises what `draft_spec` raises."""
+        return self._drafts.identity(config)
+
     @property
     def cache(self) -> KVCache:
         """The full cache of the last run."""
@@ -133,6 +154,7 @@ class Session:
         return {
             **environment(self.device),
             "model": self.model_name,
+            "identity": self.identity,
             "parameters": self._checkpoint.spec.parameters,
             "dtype": dtype_name(self.dtype),
             "kv_dtype": dtype_name(self.kv_dtype),
@@ -157,15 +179,29 @@ class Session:
 
         workloads = [source for source in documents if isinstance(source, Workload)]
         if workloads:
-            return generated_rows(
+            made = generated_rows(
                 workloads, self.tokenizer, context=context, batch=batch, prompt=prompt, raw=raw,
                 progress=progress,
             )  # fmt: skip
-        texts = [source for source in documents if isinstance(source, Document)]
-        return build_rows(
-            texts, self.tokenizer, context=context, batch=batch, take=take, rows=rows,
-            prompt=prompt, raw=raw, progress=progress,
-        )  # fmt: skip
+        else:
+            texts = [source for source in documents if isinstance(source, Document)]
+            made = build_rows(
+                texts, self.tokenizer, context=context, batch=batch, take=take, rows=rows,
+                prompt=prompt, raw=raw, progress=progress,
+            )  # fmt: skip
+        self._require_known(made)
+        return made
+
+    def _require_known(self, requests: Sequence[Request]) -> None:
+        """Raises ModelError for tokens that the model has no embedding of."""
+        most = max(max(request.tokens) for request in requests)
+        if most >= self.spec.vocab_size:
+            text = self.tokenizer.backend.id_to_token(most)
+            raise ModelError(
+                f"the tokenizer of {self.model_name} makes token {most:,} of {text!r:.40}, but the "
+                f"model knows {self.spec.vocab_size:,} tokens; copy the tokenizer files that "
+                "belong to the model"
+            )
 
     def plan_memory(
         self, requests: Sequence[Request], config: DecodeConfig, batch: int
@@ -175,7 +211,7 @@ class Session:
             self._checkpoint.spec, config, batch=min(batch, len(requests)),
             context=_longest(requests), chunk=self.chunk, dtype=self.dtype,
             kv_dtype=self.kv_dtype, device=self.device, available=self.memory_room(),
-            draft=self.draft_spec(config),
+            draft=self.draft_spec(config), source=memory_room(self.device).source,
         )  # fmt: skip
 
     def forecast(self, config: DecodeConfig, *, batch: int, context: int) -> MemoryForecast:
@@ -198,9 +234,13 @@ class Session:
 
     def warnings(self, requests: Sequence[Request], config: DecodeConfig) -> list[str]:
         """What the user should know about this session, these settings and the last run."""
-        found = [*self._notices, *(self._store.warnings if self._store is not None else ())]
+        found = [*self._notices, *self._checkpoint.notices]
+        found += [notice for draft in self._drafts.opened() for notice in draft.notices]
+        found += [*(self._store.warnings if self._store is not None else ())]
         found += self._draft_warnings(requests, config)
-        trained = self._checkpoint.spec.trained
+        left = unheeded(self.model_name, self._checkpoint.asked, config.sampling)
+        found += [left] if left else []
+        trained = self._checkpoint.spec.trained_window
         longest = _longest(requests) + config.max_new_tokens
         if longest <= trained:
             return found
@@ -220,8 +260,8 @@ class Session:
         if seen == longest:
             return []
         return [
-            f"draft {config.draft_model} was trained for {spec.trained:,} tokens: of a prompt "
-            f"of {longest:,} it sees the last {seen:,}"
+            f"draft {config.draft_model} was trained for {spec.trained_window:,} tokens: of a "
+            f"prompt of {longest:,} it sees the last {seen:,}"
         ]
 
     def run(
@@ -231,21 +271,42 @@ class Session:
 
         observed: see `Engine.run`.
 
-        Raises ConfigError, OutOfMemoryError, ModelError.
+        Raises ConfigError, OutOfMemoryError, ModelError, NotFiniteError.
         """
         slots = min(batch, len(requests))
         needed = capacity(config, _longest(requests))
-        with _memory_errors():
-            engine = self._engine
-            if engine is None or engine.cache.rows != slots or engine.cache.capacity < needed:
-                self._engine = None  # the old cache is freed before the new one is made
-                engine = Engine(
-                    self.model, self.tokenizer, self.backend,
-                    slots=slots, capacity=needed, chunk=self.chunk, kv_dtype=self.kv_dtype,
-                    store=self.prefill_store, clock=self._clock,
-                )  # fmt: skip
-                self._engine = engine
-            yield from engine.run(requests, config, self.draft_model(config), observed=observed)
+        with memory_errors():
+            opening = self._opening
+            self.clock.restart()
+            with self.clock.phase("load"):
+                engine, draft = self._engine_for(slots, needed), self.draft_model(config)
+            require_room(torch.get_num_threads())
+            loaded, self._opening = opening + self.clock.lap().load, 0.0
+            run = engine.run(requests, config, draft, observed=observed, loaded=loaded)
+            with closing(run) as events:
+                for event in events:
+                    # Before anything is reported; a large model is still being read meanwhile.
+                    self.require_intact(wait=isinstance(event, RunFinished))
+                    yield event
+
+    def _engine_for(self, slots: int, needed: int) -> Engine:
+        """The last run's, where it has the rows and the room."""
+        engine = self._engine
+        if engine is None or engine.cache.rows != slots or engine.cache.capacity < needed:
+            self._engine = None  # the old cache is freed before the new one is made
+            engine = Engine(
+                self.model, self.tokenizer, self.backend,
+                slots=slots, capacity=needed, chunk=self.chunk, kv_dtype=self.kv_dtype,
+                store=self.prefill_store, clock=self.clock,
+            )  # fmt: skip
+            self._engine = engine
+        return engine
+
+    def require_intact(self, *, wait: bool = True) -> None:
+        """Raises WrongWeightsError once a converted model turns out to have changed since it was
+        made; `wait` for that to be known."""
+        for checkpoint in (self._checkpoint, *self._drafts.opened()):
+            checkpoint.require_intact(wait=wait)
 
     @property
     def prefill_store(self) -> PrefillStore | None:
@@ -255,6 +316,7 @@ class Session:
                 identity_of(self._checkpoint.spec, self._checkpoint.weights),
                 self.model_name,
                 self._prefill_cache,
+                say=lambda what: self._progress(what, None),
             )
         return self._store
 
@@ -271,10 +333,11 @@ class Session:
                 checked=False,
                 reason="sampled text differs by design; the guarantee is the distribution",
             )
-        with _memory_errors():
+        with memory_errors():
             return compare(
                 self.model, self.backend, requests, plain, speculative,
                 width=config.most_drafted + 1, kv_dtype=self.kv_dtype,
+                sampling=config.sampling,
             )  # fmt: skip
 
 
@@ -299,35 +362,28 @@ def open_session(
     """
     if threads is not None:
         torch.set_num_threads(threads)
+    share_one_heap()
+    require_room(torch.get_num_threads())
     place = pick_device(device)
     notices: list[str] = []
     arithmetic = pick_dtype(dtype, place)
+    checkpoint, stored = open_checkpoint(model, progress), pick_kv_dtype(kv_dtype, arithmetic)
+    began = time.perf_counter()
+    backend = pick_attention(attention, place, progress, notices)
     return Session(
-        open_checkpoint(model, progress),
+        checkpoint,
         device=place,
         dtype=arithmetic,
-        kv_dtype=pick_kv_dtype(kv_dtype, arithmetic),
-        backend=pick_attention(attention, place, progress, notices),
+        kv_dtype=stored,
+        backend=backend,
         chunk=chunk,
         progress=progress,
         sync_phases=sync_phases,
         prefill_cache=prefill_cache,
         notices=notices,
+        opening=time.perf_counter() - began,
     )
 
 
 def _longest(requests: Sequence[Request]) -> int:
     return max(len(r.tokens) for r in requests)
-
-
-@contextmanager
-def _memory_errors() -> Iterator[None]:
-    """Turns an allocation that failed in spite of the forecast into one line."""
-    try:
-        yield
-    except torch.OutOfMemoryError as error:
-        raise OutOfMemoryError("the GPU ran out of memory; lower --batch or --context") from error
-    except RuntimeError as error:
-        if "can't allocate memory" not in str(error):
-            raise
-        raise OutOfMemoryError("out of memory; lower --batch or --context") from error

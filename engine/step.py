@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from magicdec.engine.cache import KVCache
 from magicdec.engine.clock import Clock
 from magicdec.engine.drafter import Drafter
 from magicdec.engine.events import TreeShare
+from magicdec.engine.finiteness import finite, require_finite
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.row import Row
 from magicdec.kernels.transfer import to_device
@@ -65,9 +67,11 @@ def speculative_step(
         watching = None if drafter is None else drafter.observer
         access = cache.following(slots, fed.shape[1], nodes=nodes, observer=watching)
         logits = target.forward(fed, access)  # [n, G + 1, V]
+        sound = finite(logits)  # [n, G + 1]
+        logits = rule.penalised(rows, logits, [proposal.tokens], nodes)
         verdict = rule.accept(proposal, logits)
         # The step's only wait for the device: text and limits are decided on the host.
-        results = _read(verdict, fed)
+        results = _read(verdict, fed, sound, drafter, target.dtype)
 
     # 3. Commit: the pending token and the accepted drafts become part of both caches.
     with clock.phase("commit"):
@@ -87,17 +91,36 @@ def speculative_step(
     return outcomes
 
 
-def _read(verdict: Verdict, fed: Tensor) -> list[tuple[list[int], list[int], int]]:
+def _read(
+    verdict: Verdict, fed: Tensor, sound: Tensor, drafter: Drafter | None, dtype: torch.dtype
+) -> list[tuple[list[int], list[int], int]]:
     """Of each row: where in the pass its accepted tokens stood, what stood along the path that they
-    began, and the target's own."""
+    began, and the target's own. Raises NotFiniteError where they come from no numbers."""
     depth = verdict.path.shape[1]
+    watched = [] if drafter is None else drafter.watching()
+    drafts = [(one.who, sure) for one in watched if (sure := one.taken()) is not None]
     rows = torch.cat(
         (
             verdict.accepted[:, None],
             verdict.next[:, None],
             verdict.path,
             fed.gather(1, verdict.path),
+            sound[:, :1],
+            sound.gather(1, verdict.path),
+            *(sure.expand(len(fed), 1) for _, sure in drafts),
         ),
         dim=1,
     ).tolist()
-    return [(row[:accepted], row[depth:], following) for accepted, following, *row in rows]
+    found = []
+    for accepted, following, *row in rows:
+        path, said, root, judged, flags = _cut(row, depth, depth, 1, depth, len(drafts))
+        require_finite([*root, *judged[:accepted]], "the model", dtype)
+        for (who, _), flag in zip(drafts, flags, strict=True):
+            require_finite([flag], who, dtype)
+        found.append((path[:accepted], said, following))
+    return found
+
+
+def _cut(row: list[int], *widths: int) -> list[list[int]]:
+    ends = list(accumulate(widths, initial=0))
+    return [row[start:end] for start, end in pairwise(ends)]

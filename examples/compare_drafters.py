@@ -261,9 +261,7 @@ def _accepted(found: Sequence[Cell]) -> str:
 def _length(found: Sequence[Cell]) -> str:
     """Ω: accepted tokens and one more, per step that drafted."""
     steps = sum(cell.num_spec_steps for cell in found)
-    return (
-        f"{1 + sum(cell.num_accepted_draft_tokens for cell in found) / steps:.2f}" if steps else "-"
-    )
+    return f"{sum(cell.num_spec_tokens for cell in found) / steps:.2f}" if steps else "-"
 
 
 def _speedup(found: Iterable[Cell], batch: int) -> str:

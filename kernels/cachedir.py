@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import platformdirs
 
 OVERRIDE = "MAGICDEC_CACHE_DIR"
+_CLOSED = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG)
+
+
+class CacheFolderError(OSError):
+    """The folder cannot even be looked into; the message says why and what to do, in one line."""
 
 
 def cache_root() -> Path:
-    """The user's cache folder for this program, or $MAGICDEC_CACHE_DIR; it may not exist yet."""
+    """The user's cache folder for this program, or $MAGICDEC_CACHE_DIR; it may not exist yet.
+
+    Raises CacheFolderError. That a folder cannot be written is for those to say who need to.
+    """
     override = os.environ.get(OVERRIDE)
-    if override:
-        return Path(override).expanduser()
-    return Path(platformdirs.user_cache_dir("magicdec", appauthor=False))
+    try:
+        if override:
+            root = Path(override).expanduser()
+        else:
+            root = Path(platformdirs.user_cache_dir("magicdec", appauthor=False))
+        os.stat(root / "any")  # what it holds can be seen, or that it does not
+    except RuntimeError:
+        raise _unusable(str(override), "nobody here is called so") from None
+    except OSError as error:
+        if error.errno in _CLOSED:
+            raise _unusable(str(root), os.strerror(error.errno)) from None
+    return root
+
+
+def _unusable(folder: str, why: str) -> CacheFolderError:
+    shown = folder if len(folder) <= 80 else f"{folder[:80]}..."
+    return CacheFolderError(
+        f"the cache folder {shown} cannot be used ({why}); set {OVERRIDE} to another folder"
+    )

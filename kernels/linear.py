@@ -11,7 +11,6 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -98,11 +97,8 @@ class Int8Linear(Linear):
         )
         self._packed = torch.ops.quantized.linear_prepack(quantized, None)
         self._width = weight.shape[1]
-
-    @cached_property
-    def _sums(self) -> Tensor:
-        """Of each row of the weight [out]. Ones are the end of their range: no rounding."""
-        return self._product(torch.ones(1, self._width))[0]
+        # Of each row of the weight [out]. Ones are the end of their range: no rounding.
+        self._sums = self._product(torch.ones(1, self._width))[0]
 
     def __call__(self, x: Tensor) -> Tensor:
         if x.numel() == self._width:  # it is alone

@@ -15,11 +15,13 @@ import platform
 import shlex
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from magicdec.kernels.cachedir import cache_root
+from magicdec.kernels import library
+from magicdec.kernels.cachedir import CacheFolderError
+from magicdec.kernels.locks import Timeout, who
 
 SOURCES = Path(__file__).with_name("cpu")
 FLAGS = ("-O3", "-std=c++17", "-fPIC", "-shared", "-w")
@@ -69,23 +71,43 @@ def load(progress: Callable[[str], None]) -> ctypes.CDLL:
     Raises BuildError.
     """
     compiler = find_compiler()
-    path = library_path(compiler)
-    if not path.exists():
-        progress("building the CPU kernels (once, a few seconds)")
-        build(compiler, path)
-    try:
-        return _open(path)
-    except OSError:  # cut short by a full disk, or made for an older system
-        build(compiler, path)
+    key = library_key(compiler)
+    path = library.find(key)
+    if path is not None:
+        with suppress(OSError):  # made for an older system
+            return _open(path)
+    path = build(compiler, key, progress, unwanted=path)
     try:
         return _open(path)
     except OSError as error:
         raise BuildError(f"the built kernel does not load: {_first_line(str(error))}") from error
 
 
+def state() -> str:
+    """What a run on a CPU will find: the library as it was built, a damaged one, or none."""
+    try:
+        key = library_key(find_compiler())
+    except BuildError:
+        return "none can be built"
+    try:
+        made, intact = library.made(key), library.find(key) is not None
+    except CacheFolderError:
+        return "none can be kept"
+    if intact:
+        return "intact"
+    if made:
+        return "damaged, or of an earlier version; the next run builds them again"
+    return "not built yet; the first run does that in a few seconds"
+
+
 def find_compiler() -> tuple[str, ...]:
     """The C++ compiler's command: $CXX, or the first one on the path. Raises BuildError."""
-    wanted = shlex.split(os.environ.get("CXX", ""))
+    try:
+        wanted = shlex.split(os.environ.get("CXX", ""))
+    except ValueError as error:
+        raise BuildError(
+            f"CXX={os.environ['CXX']!r} is no command ({error}); correct or unset it"
+        ) from None
     for command in [wanted] if wanted else [[name] for name in COMPILERS]:
         found = shutil.which(command[0])
         if found:
@@ -94,40 +116,47 @@ def find_compiler() -> tuple[str, ...]:
     raise BuildError(f"{missing} was found; install g++ or set CXX")
 
 
-def library_path(compiler: Sequence[str]) -> Path:
-    """Where the library for this source, compiler and CPU is kept.
+def library_key(compiler: Sequence[str]) -> str:
+    """What the library for this source, compiler and CPU is kept under.
 
-    The CPU is part of the name because a home folder may be shared between machines.
+    The CPU is part of it because a home folder may be shared between machines.
     """
     key = hashlib.sha256()
     for source in sorted(SOURCES.iterdir()):
         key.update(source.read_bytes())
     key.update(repr((tuple(compiler), FLAGS, _cpu())).encode())
-    return cache_root() / "native" / f"kernels-{key.hexdigest()[:20]}.so"
+    return key.hexdigest()[:20]
 
 
-def build(compiler: Sequence[str], path: Path) -> None:
-    """Compiles to `path` in one step, so that other processes never see half a library.
+def build(
+    compiler: Sequence[str], key: str, say: Callable[[str], None], unwanted: Path | None = None
+) -> Path:
+    """The library, compiled here or meanwhile by another process. Raises BuildError."""
 
-    Two processes may build at once; the later one replaces the same library. Raises BuildError.
-    """
+    def compile(target: Path) -> None:
+        say("building the CPU kernels (once, a few seconds)")
+        _compile(compiler, target)
+
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            made = Path(folder) / path.name
-            _compile(compiler, made)
-            os.replace(made, path)
+        return library.install(key, compile, say=say, patience=TIMEOUT_SECONDS, unwanted=unwanted)
+    except Timeout as error:
+        lock = library.lock_path()
+        raise BuildError(f"{who(lock)} has held {lock} for {TIMEOUT_SECONDS} s") from error
     except OSError as error:
-        raise BuildError(f"cannot write {path}: {error.strerror or error}") from error
+        folder = library.libraries_folder()
+        raise BuildError(f"cannot write to {folder}: {error.strerror or error}") from error
     except subprocess.TimeoutExpired as error:
         raise BuildError(f"{compiler[0]} took more than {TIMEOUT_SECONDS} s") from error
 
 
 def _compile(compiler: Sequence[str], target: Path) -> None:
     sources = [str(source) for source in sorted(SOURCES.glob("*.cpp"))]
+    scratch = os.environ | {"TMPDIR": str(target.parent)}  # it goes with what a killed build left
     for tuning in TUNING:
         command = [*compiler, *FLAGS, *tuning, *sources, "-o", str(target)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, env=scratch
+        )
         if done.returncode == 0:
             return
     raise BuildError(f"{compiler[0]} failed: {_first_line(done.stderr)}")
@@ -136,10 +165,10 @@ def _compile(compiler: Sequence[str], target: Path) -> None:
 def _open(path: Path) -> ctypes.CDLL:
     import torch  # noqa: F401  its OpenMP runtime must be there before this library asks for it
 
-    library = ctypes.CDLL(str(path))
+    loaded = ctypes.CDLL(str(path))
     pointer, integer = ctypes.c_void_p, ctypes.c_int64
     problem, storing = ctypes.POINTER(Problem), ctypes.POINTER(Storing)
-    for function in (library.magicdec_attention_workspace, library.magicdec_mass_workspace):
+    for function in (loaded.magicdec_attention_workspace, loaded.magicdec_mass_workspace):
         function.argtypes, function.restype = [problem], integer
     for name, arguments in {
         "attention": [problem, *[pointer] * 4],
@@ -153,9 +182,9 @@ def _open(path: Path) -> ctypes.CDLL:
         "best": [*[pointer] * 3, *[integer] * 7],
         "gather": [*[pointer] * 3, *[integer] * 7],
     }.items():
-        function = getattr(library, f"magicdec_{name}")
+        function = getattr(loaded, f"magicdec_{name}")
         function.argtypes, function.restype = arguments, None
-    return library
+    return loaded
 
 
 @functools.cache

@@ -17,18 +17,22 @@ from magicdec.engine.errors import require
 if TYPE_CHECKING:
     from magicdec.cli.columns import Column, Row
     from magicdec.profiles.costs.against import Compared, Summary
+    from magicdec.profiles.costs.table_file import Given, Measured
 
 FORMATS: tuple[str, ...] = ("table", "md", "csv", "json", "jsonl")
 SCHEMA = "magicdec.against/1"
 MOST_TABLE_ROWS = 2000
 
 
-def against(path: Path, *, format: str, fit: bool, output: Path | None) -> int | None:
+def against(
+    path: Path, *, format: str, fit: bool, output: Path | None, budget: Given | None = None
+) -> int | None:
     """Compares the cost model with the experiments in `path`, a CSV file (profiles.costs.table_file
     says which columns), and prints both, with the errors.
 
     With `fit`, prints instead the TOML of the file's hardware with constants fitted to it; what
     those reach goes to stderr. `output` is the file to write; a table goes there as Markdown.
+    `budget` is that of rows that have no draft_budget; what is assumed of them goes to stderr.
     Raises ConfigError.
     """
     from magicdec.profiles.costs.against import compare, refit, summaries, with_hardware
@@ -36,11 +40,13 @@ def against(path: Path, *, format: str, fit: bool, output: Path | None) -> int |
     from magicdec.profiles.costs.table_file import read_table
 
     require(format in FORMATS, f"no format {format!r}; choose from {', '.join(FORMATS)}")
-    rows = read_table(path)
+    rows = read_table(path, budget)
     require(
         fit or format not in ("table", "md") or len(rows) <= MOST_TABLE_ROWS,
         f"{path.name} has {len(rows):,} rows, too many for a table; add --format csv",
     )
+    for note in _assumed(rows):
+        TERMINAL.note(note)
     if not fit:
         compared = compare(rows)
         with _written(output):
@@ -52,6 +58,20 @@ def against(path: Path, *, format: str, fit: bool, output: Path | None) -> int |
     for summary in summaries(compare(with_hardware(rows, entries))):
         TERMINAL.note(_sentence(summary))
     return None
+
+
+def _assumed(rows: Sequence[Measured]) -> Iterator[str]:
+    """What was taken for the draft budget of rows that do not say."""
+    from magicdec.profiles.costs.table_file import BUDGET
+
+    for own, taken in ((True, f"{BUDGET} entries"), (False, "its full cache")):
+        lines = [r.line for r in rows if r.assumed and (r.drafting.model is None) == own]
+        if lines:
+            which = f"line {lines[0]}" + (f" and {len(lines) - 1} more" if lines[1:] else "")
+            yield (
+                f"assumed: {which} {'have' if lines[1:] else 'has'} no draft_budget, so of "
+                f"{'a self-draft' if own else 'the draft model'} {taken}; --budget N says another"
+            )
 
 
 @contextlib.contextmanager
@@ -93,7 +113,8 @@ def _record(c: Compared) -> dict[str, Cell]:
     m = c.measured
     return {
         "line": m.line, "table": m.table, "target": m.target.name, "draft": _draft(c),
-        "draft_budget": m.drafting.budget, "hardware": m.hardware.label, "context": m.context,
+        "draft_budget": m.drafting.budget, "budget_assumed": m.assumed,
+        "hardware": m.hardware.label, "context": m.context,
         "batch": m.batch, "gamma": m.gamma, "tokens_per_step": m.omega,
         "draft_ms": m.draft_ms, "draft_ms_predicted": c.draft_ms,
         "verify_ms": m.verify_ms, "verify_ms_predicted": c.verify_ms,

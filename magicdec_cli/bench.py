@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from magicdec.cli.bars import counted
 from magicdec.cli.output_file import check_output
 
 if TYPE_CHECKING:
@@ -45,16 +46,23 @@ def bench(
     """Measures decoding, attention, search against floors, transformers; surveys against runs."""
     console = Console()
     judged: list[Measurement] = []
+    errors = 0
     check_output(output)
     with output.open("w") as lines:
         for m in measurements(part or list(PARTS), model, document, kv_dtype):
-            console.print(f"{m.name:<46} {m.value:7.2f} {m.unit:<2} {_goal(m):<9} {m.note}")
+            errors += bool(m.error)
+            value = "  error" if m.value is None else f"{m.value:7.2f}"
+            said = m.error or m.note
+            console.print(f"{m.name:<46} {value} {m.unit:<2} {_goal(m):<9} {said}")
             lines.write(json.dumps(dataclasses.asdict(m)) + "\n")
             lines.flush()
             judged += [m] if m.goal is not None else []
-    met = sum(_met(m) for m in judged)
+    met = sum(m.met for m in judged)
     console.print(f"{met} of {len(judged)} goals met; every line is in {output}")
     _chart(judged)
+    if errors:
+        console.print(f"{counted(errors, 'figure')} could not be measured; run it again, alone")
+        raise typer.Exit(1)
 
 
 def measurements(
@@ -94,26 +102,25 @@ def measurements(
             yield from bench.costs()
 
 
-def _met(m: Measurement) -> bool:
-    assert m.goal is not None
-    return m.value <= m.goal if m.at_most else m.value >= m.goal
-
-
 def _goal(m: Measurement) -> str:
     if m.goal is None:
         return ""
-    return f"{'✓' if _met(m) else '✗'} {'≤' if m.at_most else '≥'} {m.goal:g}"
+    return f"{'✓' if m.met else '✗'} {'≤' if m.at_most else '≥'} {m.goal:g}"
 
 
 def _chart(judged: list[Measurement]) -> None:
     """How far each judged figure is from its goal; above 1 the goal is met."""
     import plotext
 
-    if not judged:
+    shares = {
+        m.name: round(m.goal / m.value if m.at_most else m.value / m.goal, 2)
+        for m in judged
+        if m.goal and m.value
+    }
+    if not shares:
         return
-    shares = [m.goal / m.value if m.at_most else m.value / m.goal for m in judged if m.goal]
     plotext.simple_bar(
-        [m.name for m in judged], [round(s, 2) for s in shares], width=100,
+        list(shares), list(shares.values()), width=100,
         title="goal reached (1 = met)",
     )  # fmt: skip
     plotext.show()

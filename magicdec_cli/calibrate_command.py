@@ -9,6 +9,8 @@ import typer
 
 from magicdec.cli.console import TERMINAL
 from magicdec.cli.output_file import check_output, goes_on, unfinished
+from magicdec.cli.unused import refuse_idle
+from magicdec.engine.errors import MagicdecError
 
 GROUPS = ("Model",)  # of the knobs: the rest does not change what a pass takes
 
@@ -46,30 +48,41 @@ def calibrate(
     from magicdec.cli import calibrating
 
     if show:
+        refuse_idle({"--check": check}, "with --show, which measures nothing")
         return calibrating.show(settings, flags.get("model") is not None, json)
     if check is not None:
+        refuse_idle({"--json": json}, "with --check, whose file is JSON lines")
         check_output(check, "--check", inputs=[doc], continued=True)
-    from magicdec.cli.interrupts import INTERRUPTED, before_exit
+    from magicdec.cli.interrupts import INTERRUPTED, before_exit, finished, hold
     from magicdec.cli.progress import choose_display
 
     display = choose_display(quiet)
     before_exit(display.close)
-    try:
+    found = None
+
+    def work() -> None:
+        nonlocal found
         if check is not None:
-            return calibrating.check(settings, doc, check, display)
-        found = calibrating.calibrate(settings, doc, display.loading)
-    except KeyboardInterrupt:
-        if check is None:
-            raise
-        display.close()
-        TERMINAL.note(f"interrupted: {goes_on(check)}")
-        return INTERRUPTED
+            calibrating.check(settings, doc, check, display)
+        else:
+            found = calibrating.calibrate(settings, doc, display.loading, measured=hold)
+
+    try:
+        ended = finished(work)
     except OSError as error:
         if check is None:
             raise
         raise unfinished(check, error) from error
     finally:
         display.close()
+    if not ended:
+        kept = "nothing was stored; it is all measured anew" if check is None else goes_on(check)
+        TERMINAL.note(f"interrupted: {kept}")
+        return INTERRUPTED
+    if found is None:
+        return None
     calibrating.report(found, json)
+    if found.path is None:
+        raise MagicdecError(f"not stored: {found.problem}; the calibration is above")
     TERMINAL.note(f"stored in {found.path}")
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,14 +10,16 @@ from typing import TYPE_CHECKING
 
 from magicdec.cli import interrupts
 from magicdec.cli.console import TERMINAL
+from magicdec.cli.grid_size import size_line
 from magicdec.cli.knobs import Settings
 from magicdec.cli.progress import Display
 from magicdec.cli.session_api import GIB
 from magicdec.cli.tables import Cell, print_json, print_listing
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.text.documents import read_document
-from magicdec.profiles.calibrated import Calibration, fingerprint_of
-from magicdec.profiles.calibration import as_record, load_calibration, save_calibration
+from magicdec.kernels.cachedir import OVERRIDE
+from magicdec.profiles.calibrated import Calibration, brief, fingerprint_of
+from magicdec.profiles.calibration import as_record, load_calibration, save_calibration, unstorable
 
 if TYPE_CHECKING:
     from magicdec.engine.session import Session
@@ -26,18 +29,31 @@ Progress = Callable[[str, float | None], None]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What one calibration gave."""
+    """What one calibration gave; problem: why it is not stored."""
 
     calibration: Calibration
-    path: Path
+    path: Path | None
+    problem: str
     seconds: float  # measuring
     prefill_s: float
     rounds: int
 
 
-def calibrate(settings: Settings, document: str, progress: Progress) -> Found:
-    """Raises ConfigError, ModelError, OutOfMemoryError."""
+def calibrate(
+    settings: Settings, document: str, progress: Progress,
+    measured: Callable[[], None] = lambda: None,
+) -> Found:  # fmt: skip
+    """What cannot be stored is given all the same.
+
+    measured: called when only fitting and storing are left. Raises ConfigError, ModelError,
+    OutOfMemoryError.
+    """
     text = read_document(document)  # before torch: a misspelt name shows at once
+    if reason := unstorable():
+        TERMINAL.note(
+            f"warning: {reason}: the calibration will be used and shown, and not be kept; set "
+            f"{OVERRIDE} to another folder to keep it"
+        )
     session = open_session(settings, progress)
     from magicdec.engine.memory import available_memory
     from magicdec.profiles.bench.calibrating import Grid, measure
@@ -45,32 +61,38 @@ def calibrate(settings: Settings, document: str, progress: Progress) -> Found:
     from magicdec.profiles.costs.hardware import Device
 
     environment = session.environment()
-    grid = Grid().within(session.spec.trained)
-    measured = measure(session, text, grid, progress)
+    grid = Grid().within(session.spec.trained_window)
+    seen = measure(session, text, grid, progress)
+    measured()
     progress("fitting", None)
-    bandwidth, flops = measured.machine.best
+    bandwidth, flops = seen.machine.read_rate, seen.machine.gemm_rate
     device = Device(
         f"{environment['device_name']}, {environment['threads']} threads",
         float(available_memory(session.device)), bandwidth, flops,
         source="the quickest large sum and fp32 GEMM measured while calibrating",
     )  # fmt: skip
     calibration = fit_calibration(
-        measured.samples, model=shape_of(session.spec, session.model_name), device=device,
+        seen.samples, model=shape_of(session.spec, session.model_name), device=device,
         fingerprint=fingerprint_of(environment),
     )  # fmt: skip
-    path = save_calibration(calibration)
-    return Found(calibration, path, measured.seconds, measured.prefill_s, measured.rounds)
+    path, problem = None, ""
+    try:
+        path = save_calibration(calibration)
+    except ConfigError as error:  # minutes were spent on it
+        problem = str(error)
+    return Found(calibration, path, problem, seen.seconds, seen.prefill_s, seen.rounds)
 
 
-def check(settings: Settings, document: str, path: Path, display: Display) -> int | None:
+def check(settings: Settings, document: str, path: Path, display: Display) -> None:
     """Real steps beside predictions; prints a line for each cell, then the errors.
 
     Raises OSError where the file cannot be written any more.
     """
-    from magicdec.profiles.bench.check_file import read_cells
+    from magicdec.profiles.bench.check_file import read_cells, require_same
 
     text = read_document(document)
     done = {cell.place: cell for cell in read_cells(path)}
+    digest = hashlib.sha256(text.content.encode()).hexdigest()[:16]
     session = open_session(settings, display.loading)
     from magicdec.profiles.bench.checking import Check, summary
 
@@ -81,11 +103,15 @@ def check(settings: Settings, document: str, path: Path, display: Display) -> in
     stale = calibration.stale_because(fingerprint)
     if stale:
         raise ConfigError(f"the calibration is stale ({stale}); run `magicdec calibrate` again")
-    bench = Check(session, text, calibration)
+    require_same(path, done.values(), calibration.created, digest)
+    bench = Check(session, text, calibration, digest)
+    known = list(done.values())
+    if left := bench.left(known):
+        display.note(size_line(left, bench.seconds(known), guessed=False))
     for share in bench.prefill():
         display.loading("prefill", share)
     display.close()
-    for cell in bench.run(list(done.values()), path):
+    for cell in bench.run(known, path):
         done[cell.place] = cell
         TERMINAL.note(
             f"B {cell.rows}, context {cell.context:,}, budget {cell.budget}, γ {cell.gamma}: "
@@ -98,12 +124,14 @@ def check(settings: Settings, document: str, path: Path, display: Display) -> in
         f"p90 {errors.p90:.1%}, bias {errors.bias:+.1%}; right side of 1 in "
         f"{errors.same_side} of {errors.judged}"
     )
-    return None
 
 
 def open_session(settings: Settings, progress: Progress) -> Session:
     """An engine session without documents. Raises ConfigError, ModelError."""
+    from magicdec.engine.free_memory import require_room
+
     progress(f"opening {settings.model}", None)
+    require_room(before_torch=True)
     from magicdec.engine.session import open_session as open_engine_session
 
     interrupts.raise_again()
@@ -142,7 +170,9 @@ def report(found: Found, json: bool) -> None:
 def _print(calibration: Calibration) -> None:
     mark = calibration.fingerprint
     print(f"{mark['model']} on {calibration.hardware.device.name}, {calibration.created}")
-    print(", ".join(f"{key} {value}" for key, value in mark.items() if key != "model"))
+    print(", ".join(f"{key} {brief(key, value)}" for key, value in mark.items() if key != "model"))
+    if calibration.unnamed:
+        print(f"made by an earlier version, which did not keep: {calibration.unnamed}")
     device = calibration.hardware.device
     print(f"read {device.bandwidth / 1e9:.1f} GB/s, fp32 GEMM {device.flops / 1e9:.0f} GFLOP/s\n")
     print_listing(*_constants(calibration), "table")

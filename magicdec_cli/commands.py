@@ -127,21 +127,37 @@ def models_pull(
     alias: Annotated[
         str, typer.Argument(metavar="ALIAS", help="A name of `magicdec models list`.")
     ],
-) -> None:
+) -> int | None:
     """Fetch a model into the cache and print where it lies."""
+    from magicdec.cli.interrupts import INTERRUPTED, before_exit, finished
     from magicdec.cli.progress import choose_display
-    from magicdec.cli.session_api import pull_model
+    from magicdec.cli.session_api import list_models, pull_model
 
     display = choose_display(quiet=False)
+    before_exit(display.close)
+    path: Path | None = None
+
+    def work() -> None:
+        nonlocal path
+        path = pull_model(alias, display.loading)
+
     try:
-        path: Path = pull_model(alias, display.loading)
+        ended = finished(work)
     finally:
         display.close()
-    print(path)
+    if not ended:  # perhaps when all was there
+        path = next((model.cached for model in list_models() if model.alias == alias), None)
+    if path is not None:
+        print(path)
+    if ended:
+        return None
+    kept = "nothing is kept; the same command begins anew" if path is None else "it is complete"
+    TERMINAL.note(f"interrupted: {kept}")
+    return INTERRUPTED
 
 
 def cache_list(format: FormatOption = "table") -> None:
-    """List stored prefills and converted models with what they take on disk."""
+    """List stored prefills, converted models and compiled kernels with what they take on disk."""
     from datetime import datetime
 
     from magicdec.cli.report_view import size_text
@@ -161,19 +177,25 @@ def cache_list(format: FormatOption = "table") -> None:
 
 def cache_clear(
     prefills: Annotated[
-        bool, typer.Option("--prefills", help="Stored prefills; the default.")
+        bool, typer.Option("--prefills", help="Stored prefills; without a flag, too.")
+    ] = False,
+    kernels: Annotated[
+        bool, typer.Option("--kernels", help="Compiled kernels; without a flag, too.")
     ] = False,
     models: Annotated[
         bool,
         typer.Option("--models", help="Converted models; the next use makes them again."),
     ] = False,
 ) -> None:
-    """Delete stored prefills, or converted models; give both flags for both."""
+    """Delete stored prefills and compiled kernels; with flags, what they name."""
     from magicdec.cli.report_view import size_text
-    from magicdec.engine.kept import clear_models, clear_prefills
+    from magicdec.engine.kept import clear_kernels, clear_models, clear_prefills
 
-    if prefills or not models:
+    default = not (prefills or kernels or models)
+    if prefills or default:
         print(f"prefills: {size_text(clear_prefills())} freed")
+    if kernels or default:
+        print(f"kernels: {size_text(clear_kernels())} freed")
     if models:
         print(f"models: {size_text(clear_models())} freed")
 

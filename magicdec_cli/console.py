@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
+import errno
+import io
 import os
 import sys
 from dataclasses import dataclass, field
@@ -15,6 +18,13 @@ if TYPE_CHECKING:
 
 ColorMode = Literal["auto", "always", "never"]
 SIZES = ("COLUMNS", "LINES")
+
+
+class ClosedOutput(io.TextIOBase):
+    """Stands for a standard output that the caller has closed: all is well until it is needed."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.EBADF, "it is closed")
 
 
 @dataclass(slots=True)
@@ -42,6 +52,11 @@ class Terminal:
         if name not in self._consoles:
             self._consoles[name] = make_console(getattr(sys, name), self.color)
         return self._consoles[name]
+
+    def require_output(self) -> None:
+        """Before any work whose result goes to stdout. Raises OSError where that is closed."""
+        if isinstance(sys.stdout, ClosedOutput):
+            sys.stdout.write("")
 
     def note(self, message: str) -> None:
         """One line on stderr. Plain, so that errors need no rich."""
@@ -74,12 +89,37 @@ def make_console(stream: TextIO, color: ColorMode) -> Console:
     )  # fmt: skip
 
 
+#: What stands in for characters that an encoding lacks; for others it is a question mark.
+SPELLED = {
+    "γ": "gamma", "α": "alpha", "Ω": "omega", "β": "beta", "Σ": "sum", "µ": "u", "μ": "u",
+    "×": "x", "·": "-", "÷": "/", "±": "+-", "−": "-", "–": "-", "—": "-", "≤": "<=", "≥": ">=",
+    "→": "->", "…": "...", "≈": "~", "⊕": "+", "∞": "inf", "✓": "ok", "✗": "FAIL",
+    "▲": "^", "▼": "v", "█": "#", "░": ".", "─": "-",
+}  # fmt: skip
+
+
+def _spell(error: UnicodeError) -> tuple[str, int]:
+    """A codec's error handler."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end]
+    return "".join(SPELLED.get(character, "?") for character in lacking), error.end
+
+
 def tolerate_narrow_encodings() -> None:
-    """Prints `?` for what the terminal's encoding lacks instead of failing half-way."""
+    """Prints names or `?` for what the terminal's encoding lacks instead of failing half-way."""
+    codecs.register_error("magicdec", _spell)
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure:
-            reconfigure(errors="replace")
+            reconfigure(errors="magicdec")
+
+
+def spelled(text: str) -> str:
+    """The text as stdout will show it, for what is to be laid out in columns or lines."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    codecs.register_error("magicdec", _spell)
+    return text.encode(encoding, "magicdec").decode(encoding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +154,10 @@ def symbols(console: Console) -> Symbols:
     return ASCII if console.options.ascii_only else Symbols()
 
 
-GREEK = {"γ": "gamma", "α": "alpha", "Ω": "omega", "×": "x", "·": "-"}
-
-
 def plain_text(line: str, look: Symbols) -> str:
     """The line in characters that the terminal has."""
     if look is ASCII:
-        for symbol, name in GREEK.items():
+        for symbol, name in SPELLED.items():
             line = line.replace(symbol, name)
     return line
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -13,8 +14,9 @@ import psutil
 from magicdec.cli.report_view import size_text
 from magicdec.cli.settings import config_files, read_file
 from magicdec.engine.errors import ConfigError
+from magicdec.engine.free_memory import host_room
 from magicdec.kernels import native
-from magicdec.kernels.cachedir import cache_root
+from magicdec.kernels.cachedir import CacheFolderError, cache_root
 
 
 def findings() -> Iterator[tuple[str, str]]:
@@ -23,16 +25,31 @@ def findings() -> Iterator[tuple[str, str]]:
     yield "python", f"{platform.python_version()} on {platform.platform(terse=True)}"
     yield from _device()
     yield "compiler", _compiler()
+    yield "kernels", native.state()
     yield "cores", f"{_usable_cores()} usable of {os.cpu_count()}"
-    memory = psutil.virtual_memory()
-    yield "memory", f"{size_text(memory.available)} free of {size_text(memory.total)}"
-    cache = cache_root()
-    size = sum(f.stat().st_size for f in cache.rglob("*") if f.is_file())
-    yield "cache", f"{cache} ({size_text(size)})"
-    disk = psutil.disk_usage(str(next(p for p in (cache, *cache.parents) if p.exists())))
-    yield "disk", f"{size_text(disk.free)} free for the cache"
+    yield "memory", _memory()
+    yield from _cache()
     for path in config_files():
         yield "config", _config(path)
+
+
+def _cache() -> Iterator[tuple[str, str]]:
+    try:
+        cache = cache_root()
+    except CacheFolderError as error:
+        yield "cache", str(error)
+        return
+    yield "cache", f"{cache} ({size_text(_size(cache))})"
+    disk = psutil.disk_usage(str(next(p for p in (cache, *cache.parents) if p.exists())))
+    yield "disk", f"{size_text(disk.free)} free for the cache"
+
+
+def _size(folder: Path) -> int:
+    total = 0
+    for file in folder.rglob("*"):
+        with suppress(OSError):  # gone meanwhile
+            total += file.stat().st_size if file.is_file() else 0
+    return total
 
 
 def _config(path: Path) -> str:
@@ -49,6 +66,14 @@ def _compiler() -> str:
         return " ".join(native.find_compiler())
     except native.BuildError as error:
         return f"{error} (without it there is no native attention kernel)"
+
+
+def _memory() -> str:
+    """What runs on the CPU may take."""
+    import torch
+
+    room = host_room(torch.get_num_threads())
+    return f"{size_text(room.free)} free of {size_text(room.limit)}, by {room.source}"
 
 
 def _device() -> Iterator[tuple[str, str]]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from magicdec.engine.config import LOOKUP, SELF, DecodeConfig
-from magicdec.engine.errors import ConfigError
+from magicdec.engine.errors import ConfigError, PluginError
 from magicdec.profiles.storage.drafter import NO_TREE, kind_of
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ def drafters(
     kept: values of `draft_kv`; trees: kinds with their most nodes, which only the model itself and
     its first layers draft. left_out: gets a line for each combination that cannot be. An option is
     for those selectors that have it. Raises ConfigError for one that none has, for a bad value, for
-    a budget that a selector cannot work with, and where no combination can be.
+    a budget that a selector cannot work with, and where no combination can be. A selector that
+    fails in other ways is listed: whoever runs it says so.
     """
     from magicdec.engine.selectors.base import chosen_once
     from magicdec.profiles.survey.drafter import Drafter
@@ -59,11 +61,12 @@ def drafters(
                 add(Drafter("full", None, draft=draft, draft_kv=kind))
                 continue
             for name, (selector, own) in of_selectors.items():
-                if selector.whole:
+                if selector is not None and selector.whole:
                     add(Drafter(name, None, own, draft=draft, draft_kv="full"))
                     continue
                 for budget in budgets:
-                    selector.ring(budget)
+                    with suppress(PluginError):
+                        _ = None if selector is None else selector.ring(budget)
                     add(Drafter(name, budget, own, draft=draft))
     lines = [f"{what}, which chooses entries again and again" for what in impossible]
     if not found:
@@ -75,8 +78,8 @@ def drafters(
 
 def _selectors(
     names: Sequence[str], options: Mapping[str, object]
-) -> dict[str, tuple[KVSelector, dict[str, object]]]:
-    """Each made with those of the options that it has."""
+) -> dict[str, tuple[KVSelector | None, dict[str, object]]]:
+    """Each made with those of the options that it has; None for one that fails in that."""
     from magicdec.engine.plugins import option_fields
     from magicdec.engine.selectors.base import SELECTORS
 
@@ -84,8 +87,10 @@ def _selectors(
     for option in options:
         if not any(option in own for own in known.values()):
             raise ConfigError(f"no option {option!r} in {', '.join(names)}")
-    found = {}
+    found: dict[str, tuple[KVSelector | None, dict[str, object]]] = {}
     for name in names:
         own = {key: value for key, value in options.items() if key in known[name]}
-        found[name] = SELECTORS.create(name, own), own
+        found[name] = None, own
+        with suppress(PluginError):
+            found[name] = SELECTORS.create(name, own), own
     return found

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from typer.core import TyperCommand
 
+from magicdec.cli.console import spelled
 from magicdec.cli.terms import PREDICT_TERMS, PROFILE_TERMS, RUN_TERMS, TUNE_TERMS
+
+
+def spelling(formatter: Any) -> Any:
+    """The formatter, made to lay out what stdout's encoding has characters for."""
+    text, table = formatter.write_text, formatter.write_dl
+
+    def write_dl(rows: Iterable[tuple[str, str]], **how: Any) -> None:
+        table([(spelled(name), spelled(said)) for name, said in rows], **how)
+
+    formatter.write_text = lambda line: text(spelled(line))
+    formatter.write_dl = write_dl
+    return formatter
 
 
 class GroupedHelp(TyperCommand):
     """Lists options under the panel they were declared with."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        super().format_help(ctx, spelling(formatter))
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         groups: dict[str, list[tuple[str, str]]] = {}
@@ -34,7 +50,9 @@ class HelpWithTerms(GroupedHelp):
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         super().format_epilog(ctx, formatter)
         with formatter.section("Terms"):
-            formatter.write_dl(list(self.terms.items()), col_max=22)
+            formatter.write_dl(
+                [(spelled(t), spelled(d)) for t, d in self.terms.items()], col_max=22
+            )
 
 
 class PredictHelp(HelpWithTerms):

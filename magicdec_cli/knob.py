@@ -14,7 +14,7 @@ class Knob:
     """Its names, what it accepts and what it means; see knobs.KNOBS for all of them."""
 
     name: str  # the field's
-    kind: Literal["int", "float", "str", "bool", "choice", "list", "map"]
+    kind: Literal["int", "float", "str", "bool", "choice", "list", "ids", "map"]
     default: Any
     group: str
     help: str
@@ -57,6 +57,8 @@ class Knob:
                 return "KEY=VALUE"
             case "list":
                 return "a list of texts"
+            case "ids":
+                return f"a token's number in {self.low}..{self.high:.12g}, or a list of them"
             case "str":
                 return "a text" if self.unset else "a text that is not empty"
 
@@ -74,6 +76,8 @@ class Knob:
                     return words[text.strip().lower()]
                 case "list":
                     return (text,)
+                case "ids":
+                    return self.check(int(text), source)
                 case "map":
                     key, equals, value = text.partition("=")
                     if not (equals and key.strip()):
@@ -107,6 +111,10 @@ class Knob:
                 return (value,)
             case ("list", list()) if all(isinstance(item, str) for item in value):
                 return tuple(value)
+            case ("ids", int()) if not isinstance(value, bool) and self._fits(value):
+                return (value,)
+            case ("ids", list()):
+                return tuple(number for item in value for number in self.check(item, source))
             case ("map", dict()):
                 return {str(key).replace("-", "_"): item for key, item in value.items()}
         raise self._error(value, source)

@@ -18,6 +18,8 @@ from magicdec.engine.config import (
     MAX_GAMMA,
     MAX_SEED,
     MAX_TREE_NODES,
+    MOST_PENALTY,
+    REPETITION,
     UNDER_SELF,
     DecodeConfig,
     SamplingConfig,
@@ -170,7 +172,13 @@ class Settings:
         DECODE.max_new_tokens, "Generation", "Tokens to generate per row.", low=1, high=1_000_000,
         label="tokens",
     )  # fmt: skip
-    stop: tuple[str, ...] = setting((), "Generation", "End a row before this text; repeatable.")
+    stop: tuple[str, ...] = setting(
+        (), "Generation", "End a row before this text, or this special token; repeatable."
+    )
+    stop_token: tuple[int, ...] = setting(
+        (), "Generation", "End a row at the token of this number; repeatable.",
+        low=0, high=2**31 - 1,
+    )  # fmt: skip
     ignore_eos: bool = setting(False, "Generation", "Generate on after the end-of-text token.")
     temperature: float = setting(
         SAMPLING.temperature, "Generation", "Randomness; 0 is greedy decoding.", low=0, high=100,
@@ -192,6 +200,21 @@ class Settings:
     seed: int | None = setting(
         SAMPLING.seed, "Generation", "Seed of the sampling.", low=0, high=MAX_SEED, unset="0"
     )
+    repetition_penalty: float = setting(
+        SAMPLING.repetition_penalty, "Generation",
+        "Divide the logits of tokens that prompt or output hold by this, multiply negative ones; "
+        "1 is off. Penalties work greedily, too.", low=REPETITION[0], high=REPETITION[1],
+    )  # fmt: skip
+    presence_penalty: float = setting(
+        SAMPLING.presence_penalty, "Generation",
+        "Subtract this from the logits of tokens that the output holds; 0 is off.",
+        low=-MOST_PENALTY, high=MOST_PENALTY,
+    )  # fmt: skip
+    frequency_penalty: float = setting(
+        SAMPLING.frequency_penalty, "Generation",
+        "Subtract this as often as the output holds a token; 0 is off.",
+        low=-MOST_PENALTY, high=MOST_PENALTY,
+    )  # fmt: skip
 
     @property
     def selects(self) -> bool:
@@ -200,6 +223,10 @@ class Settings:
 
         kept = self.draft != LOOKUP and self.draft_kv == "selected"
         return kept and not SELECTORS.load(self.selector).whole
+
+    @property
+    def penalties(self) -> tuple[float, float, float]:
+        return self.repetition_penalty, self.presence_penalty, self.frequency_penalty
 
     @property
     def policy(self) -> GammaPolicy:
@@ -233,9 +260,10 @@ class Settings:
             selector_options=dict(self.selector_option),
             draft_weights=self.draft_weights,
             stop=self.stop,
+            stop_tokens=self.stop_token,
             ignore_eos=self.ignore_eos,
             sampling=SamplingConfig(
-                self.temperature, self.top_k, self.top_p, self.min_p, self.seed
+                self.temperature, self.top_k, self.top_p, self.min_p, self.seed, *self.penalties
             ),
         )
 
@@ -254,7 +282,7 @@ def _knobs() -> tuple[Knob, ...]:
         if typing.get_origin(hint) is Literal:
             kind, choices = "choice", typing.get_args(hint)
         elif typing.get_origin(hint) is tuple:
-            kind = "list"
+            kind = "ids" if typing.get_args(hint)[0] is int else "list"
         else:
             kind = kinds.get(hint, "map")
         default = {} if declared.default is MISSING else declared.default

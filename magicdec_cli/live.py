@@ -26,8 +26,10 @@ class LiveDisplay:
         self._console = console
         self._now = now
         self._symbols = symbols(console)
-        self._begun = self._next = now()
+        self._next = now()
+        self._begun: dict[str, float] = {}  # by the title of a pass
         self._state: LiveState | None = None
+        self._what = ""
         self._live = Live(
             console=console, auto_refresh=False, transient=True, redirect_stdout=False,
             vertical_overflow="crop",
@@ -35,6 +37,8 @@ class LiveDisplay:
         self._live.start()
 
     def loading(self, what: str, share: float | None) -> None:
+        if what != self._what:  # it may be the only word for minutes
+            self._what, self._next = what, self._now()
         line = Text(f"{what} ", no_wrap=True, overflow=self._symbols.overflow)
         if share is not None:
             line.append_text(bar(share, 24, "green", self._symbols)).append(f" {share:.0%}", "dim")
@@ -45,7 +49,8 @@ class LiveDisplay:
 
     def begin(self, state: LiveState) -> None:
         self._state = state
-        self._begun = self._next = self._now()
+        if state.title not in self._begun:
+            self._begun[state.title] = self._next = self._now()
         self._frame(self._draw)
 
     def event(self, event: Event) -> None:
@@ -59,7 +64,7 @@ class LiveDisplay:
     def _draw(self) -> RenderableType:
         assert self._state is not None
         width, height = self._console.size
-        elapsed = self._now() - self._begun
+        elapsed = self._now() - self._begun[self._state.title]
         # One line less: a frame that fills the screen would scroll it.
         return draw(self._state, elapsed, width, height - 1, self._symbols)
 

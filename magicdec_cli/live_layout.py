@@ -142,6 +142,8 @@ def _prefill(state: LiveState, width: int, symbols: Symbols) -> Group:
     if progress.reused:
         line.append(f", {progress.reused:,} of them copied", "dim")
     facts = [f"row {progress.row}", f"{share:.0%}"]
+    if load := state.recorder.tally().phases.load:
+        facts.append(f"loaded in {load:.1f} s")
     speed, left = prefill_rate(progress), prefill_seconds_left(progress)
     if speed is not None and left is not None:
         facts += [f"{speed:,.0f} tokens/s", f"at most {clock(left)} left"]

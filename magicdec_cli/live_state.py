@@ -36,6 +36,7 @@ class RunInfo:
     max_new_tokens: int
     predicted: float | None = None  # decode speedup, when there is a calibration
     gamma_policy: str = "fixed"  # what chooses γ; unless fixed, `gamma` is the most it may choose
+    penalties: str = ""  # empty: none
     tree: str = ""  # which, and of how many tokens at most; empty: none
 
 

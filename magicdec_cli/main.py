@@ -6,7 +6,7 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -14,11 +14,18 @@ from typer.exceptions import TyperException
 
 from magicdec.cli import commands, profile_commands
 from magicdec.cli.calibrate_command import GROUPS, calibrate
-from magicdec.cli.console import TERMINAL, one_line, tolerate_narrow_encodings
+from magicdec.cli.console import TERMINAL, ClosedOutput, one_line, tolerate_narrow_encodings
 from magicdec.cli.drafter_list import drafters
 from magicdec.cli.grids import TREES
-from magicdec.cli.help import GroupedHelp, HelpWithTerms, PredictHelp, ProfileHelp, TuneHelp
-from magicdec.cli.interrupts import INTERRUPTED
+from magicdec.cli.help import (
+    GroupedHelp,
+    HelpWithTerms,
+    PredictHelp,
+    ProfileHelp,
+    TuneHelp,
+    spelling,
+)
+from magicdec.cli.interrupts import INTERRUPTED, leave
 from magicdec.cli.options import with_common, with_settings
 from magicdec.cli.predict_command import EPILOG as PREDICT_EPILOG
 from magicdec.cli.predict_command import predict
@@ -27,8 +34,10 @@ from magicdec.cli.run_command import EPILOG, run
 from magicdec.cli.survey_command import SURVEY_EPILOG, SURVEY_GRIDS, survey
 from magicdec.cli.tui_command import tui
 from magicdec.cli.tune_command import TUNE_EPILOG, TUNE_GRIDS, tune
-from magicdec.engine.errors import MagicdecError
+from magicdec.engine.errors import ConfigError, MagicdecError
+from magicdec.engine.exhaustion import ran_out
 from magicdec.engine.harmless import brief
+from magicdec.kernels.cachedir import CacheFolderError
 
 UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF)
 
@@ -39,6 +48,9 @@ class Commands(TyperGroup):
     def list_commands(self, ctx: object) -> list[str]:
         return list(self.commands)
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        super().format_help(ctx, spelling(formatter))
+
 
 def _group(help: str) -> typer.Typer:
     return typer.Typer(
@@ -48,7 +60,7 @@ def _group(help: str) -> typer.Typer:
 
 app = _group("Lossless self-speculative decoding for long contexts: measure whether it pays.")
 models = _group("Models that have an alias.")
-cache = _group("Stored prefills and converted models on this machine.")
+cache = _group("Stored prefills, converted models and compiled kernels on this machine.")
 config = _group("Settings and where they come from.")
 profile = _group(
     "Measure many settings (record, survey); read measurements (show, compare, export)."
@@ -58,8 +70,10 @@ app.command("run", cls=HelpWithTerms, epilog=EPILOG)(with_common(with_settings(r
 app.command("tune", cls=TuneHelp, epilog=TUNE_EPILOG)(
     with_common(with_settings(tune, grids=TUNE_GRIDS, worded=("gamma",)))
 )
-app.command("tui", cls=GroupedHelp, epilog=EPILOG)(with_common(with_settings(tui)))
-app.command("predict", cls=PredictHelp, epilog=PREDICT_EPILOG)(with_common(predict))
+app.command("tui", cls=GroupedHelp, epilog=EPILOG)(with_common(with_settings(tui), silent=None))
+app.command("predict", cls=PredictHelp, epilog=PREDICT_EPILOG)(
+    with_common(predict, silent=("output",))
+)
 app.command("calibrate", cls=GroupedHelp)(with_common(with_settings(calibrate, GROUPS)))
 app.command("selectors", cls=GroupedHelp)(with_common(commands.selectors))
 app.command("drafters", cls=GroupedHelp)(with_common(drafters))
@@ -72,14 +86,16 @@ app.add_typer(cache, name="cache")
 config.command("show", cls=GroupedHelp)(with_common(commands.config_show))
 app.add_typer(config, name="config")
 profile.command("record", cls=ProfileHelp, epilog=RECORD_EPILOG)(
-    with_common(with_settings(record, grids=RECORD_GRIDS, worded=RECORD_WORDED))
+    with_common(with_settings(record, grids=RECORD_GRIDS, worded=RECORD_WORDED), silent=None)
 )
 profile.command("survey", cls=ProfileHelp, epilog=SURVEY_EPILOG)(
     with_common(with_settings(survey, grids=SURVEY_GRIDS, refused=TREES))
 )
 profile.command("show", cls=ProfileHelp)(with_common(profile_commands.show))
 profile.command("compare", cls=ProfileHelp)(with_common(profile_commands.compare))
-profile.command("export", cls=ProfileHelp)(with_common(profile_commands.export))
+profile.command("export", cls=ProfileHelp)(
+    with_common(profile_commands.export, silent=("output", "check"))
+)
 app.add_typer(profile, name="profile")
 app.command("terms", cls=GroupedHelp)(with_common(commands.terms))
 app.command("doctor", cls=GroupedHelp)(with_common(commands.doctor))
@@ -105,27 +121,32 @@ def _root(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line and exits; the one place where errors become messages and codes."""
-    sys.exit(run_command_line(arguments))
+    code = run_command_line(arguments)
+    leave(code)
+    sys.exit(code)
 
 
 def run_command_line(arguments: Sequence[str] | None = None) -> int:
     """0 ok, 1 failed, 2 usage or config, 3 model or device, 4 not lossless, 130 interrupted."""
     if sys.stderr is None:  # closed by the caller
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (for as long as the process lives)
+    if sys.stdout is None:
+        while os.open(os.devnull, os.O_WRONLY) < 1:
+            pass  # its number is taken, too: no file of ours is to get it
+        sys.stdout = ClosedOutput()
     tolerate_narrow_encodings()
     TERMINAL.reset()
-    if sys.stdout is None:
-        return _failed("standard output is closed", 1, None)
     try:
         code = _run(arguments)
         sys.stdout.flush()
         return code
     except OSError as error:
         # Nobody reads on, or the disk is full; stop Python from trying once more at its exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(sys.stdout, ClosedOutput):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             return 1
-        return _failed(f"cannot write: {error.strerror}", 1, error)
+        return _failed(f"cannot write to standard output: {error.strerror}", 1, error)
 
 
 def _run(arguments: Sequence[str] | None) -> int:
@@ -134,6 +155,8 @@ def _run(arguments: Sequence[str] | None) -> int:
         return app(arguments, prog_name="magicdec", standalone_mode=False) or 0
     except MagicdecError as error:
         return _failed(one_line(error), error.exit_code, error)
+    except CacheFolderError as error:
+        return _failed(str(error), ConfigError.exit_code, error)
     except TyperException as error:
         return _failed(_usage(_with_value(error)), error.exit_code, error)
     except (KeyboardInterrupt, typer.Abort):
@@ -141,7 +164,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     except Exception as error:
         if isinstance(error, OSError) and error.errno in UNWRITABLE and error.filename is None:
             raise
-        return _failed(f"{one_line(error)}; -v shows where", 1, error)
+        return _failed(ran_out(error) or f"{one_line(error)}; -v shows where", 1, error)
 
 
 def _usage(message: str) -> str:

@@ -24,6 +24,7 @@ def settings_line(info: RunInfo, symbols: Symbols) -> list[tuple[str, str]]:
         ("B", str(info.batch)), ("context", f"{info.context:,}"),
         *([] if info.budget is None else [("budget", f"{info.budget:,}")]),
         (symbols.gamma, gamma), *([("tree", info.tree)] if info.tree else []), ("T", sampling),
+        *([("penalties", info.penalties)] if info.penalties else []),
     ]  # fmt: skip
     if info.predicted is not None:
         known.append(("predicted", f"{info.predicted:.2f}{symbols.times}"))

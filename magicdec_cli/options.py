@@ -52,8 +52,14 @@ def with_settings(
     return _resigned(wrapper, [*own, *made])
 
 
-def with_common(command: Callable[..., int | None]) -> Command:
-    """Adds --color and --verbose, which hold for the whole process."""
+def with_common(
+    command: Callable[..., int | None], silent: Collection[str] | None = ()
+) -> Command:  # fmt: skip
+    """Adds --color and --verbose, which hold for the whole process.
+
+    silent: parameters of which any, if given, leaves stdout without a word, so that it may be
+    closed; None: it always is. Else a command does no work whose result nobody could read.
+    """
     signature = inspect.signature(command, eval_str=True)
     color = Annotated[
         ColorMode,
@@ -75,7 +81,12 @@ def with_common(command: Callable[..., int | None]) -> Command:
     def wrapper(**given: Any) -> int | None:
         TERMINAL.color = given.pop("color")
         TERMINAL.verbose = given.pop("verbose")
-        return command(**given)
+        if silent is not None and not any(given.get(name) for name in silent):
+            TERMINAL.require_output()
+        try:
+            return command(**given)
+        except KeyboardInterrupt:  # which typer would make of an exit code alone
+            raise typer.Abort from None
 
     return _resigned(wrapper, [*signature.parameters.values(), *common])
 
@@ -97,7 +108,7 @@ def _option(knob: Knob, grid: str | None, *, hidden: bool, words: bool) -> inspe
             show_default=False, hidden=hidden,
         )  # fmt: skip
     else:
-        kind = list[str] | None if knob.kind in ("list", "map") else str | None
+        kind = list[str] | None if knob.kind in ("list", "ids", "map") else str | None
         declared = typer.Option(
             knob.flag, help=f"{knob.help}{knob.words_mean if words else ''}{_notes(knob, grid)}",
             metavar=_metavar(knob) if grid is None else "GRID",
@@ -113,7 +124,7 @@ def _option(knob: Knob, grid: str | None, *, hidden: bool, words: bool) -> inspe
 
 def _metavar(knob: Knob) -> str:
     names: Mapping[str, str] = {
-        "int": "N", "float": "X", "str": "TEXT", "list": "TEXT", "map": "KEY=VALUE",
+        "int": "N", "float": "X", "str": "TEXT", "list": "TEXT", "ids": "ID", "map": "KEY=VALUE",
     }  # fmt: skip
     words = (f"FILE{w}" if w.startswith(".") else w for w in knob.words)
     return "|".join(knob.choices) or "|".join([names[knob.kind], *words])
@@ -123,7 +134,7 @@ def _notes(knob: Knob, grid: str | None) -> str:
     if grid:
         return f" [default: {grid}]"
     default = knob.unset if knob.default is None else knob.default
-    if knob.kind in ("list", "map"):
+    if knob.kind in ("list", "ids", "map"):
         return ""
     if knob.kind == "float":
         default = f"{default:g}"

@@ -15,6 +15,7 @@ from magicdec.engine.errors import ConfigError, MagicdecError, require
 from magicdec.profiles.replacing import replacing
 
 MEASURED = re.compile(rb'"schema"\s*:\s*"magicdec\.(profile|run)/')
+STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 BEGINNING = 4096  # bytes within which a document of ours names its schema
 
 
@@ -30,6 +31,10 @@ def check_output(
     """
     require("\0" not in str(path), f"{option} {str(path)!r} has a NUL in it; give another name")
     said = f"{option} {path}"
+    require(
+        str(path) != "-",
+        f"{said} would be a file of that name, and standard output is not for this; give a file",
+    )
     require(
         not any(same_file(path, each) for each in inputs),
         f"{said} is what this command reads; give another file",
@@ -55,6 +60,11 @@ def check_output(
         os.close(os.open(path, os.O_WRONLY | os.O_APPEND))
     except OSError as error:
         raise _unwritable(said, error) from error
+
+
+def but_stdout(path: Path | None) -> Path | None:
+    """A file to write; None for standard output, by whatever name."""
+    return None if path is not None and str(path) in STDOUT else path
 
 
 def same_file(path: str | Path, other: str | Path) -> bool:
@@ -85,11 +95,13 @@ def goes_on(path: Path) -> str:
 
 
 def unfinished(path: Path, error: OSError) -> MagicdecError:
-    """A write that failed in the middle of the work, to a file that is appended to."""
+    """A write that failed in the middle of the work, to a file that is appended to; with the
+    error's notes."""
     kept = "it keeps what is finished, and the same command goes on"
+    besides = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
     return MagicdecError(
         f"{path} cannot be written: {error.strerror}; "
-        f"{kept if os.path.lexists(path) else 'give another file'}"
+        f"{kept if os.path.lexists(path) else 'give another file'}{besides}"
     )
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar, get_args
 
 import typer
 
-from magicdec.cli.output_file import check_output, same_file
+from magicdec.cli import interrupts
+from magicdec.cli.console import TERMINAL
+from magicdec.cli.output_file import but_stdout, check_output, same_file
 from magicdec.engine.errors import ConfigError, require
 from magicdec.engine.loading.files import user_path
 
 T = TypeVar("T")
+MANY, CELL_S = 100_000, 2e-5  # cells that take seconds, each so many
 PredictFormat = Literal["table", "md", "csv", "jsonl", "json"]
 DataType = Literal["float32", "bfloat16", "float16", "int8", "fp8"]
 WHERE, GRID, DRAFT, OUTPUT = "Model and hardware", "Grid", "Draft", "Output"
@@ -88,7 +92,8 @@ def predict(
         str | None,
         typer.Option(
             "--budget", metavar="GRID", rich_help_panel=GRID, show_default=False,
-            help="KV entries a draft step reads, or full. [default: 512; full with --draft-model]",
+            help="KV entries a draft step reads, or full; with --against, of the rows that do not "
+            "say. [default: 512; full with --draft-model]",
         ),
     ] = None,
     alpha: Annotated[
@@ -186,6 +191,7 @@ def predict(
     Prices a plain step, a draft step and a verify pass for every batch, context, budget and γ, and
     says what bounds each, what acceptance a speedup takes, and what fits in memory.
     """
+    output = but_stdout(output)
     for option, path in (("--output", output), ("--svg", svg)):
         if path is not None:
             names = (model, draft_model, draft, hardware, alpha and alpha.removeprefix("@"))
@@ -193,7 +199,7 @@ def predict(
     if against is not None or fit:
         asked_besides = {
             "--model": model, "--hardware": hardware, "--batch": batch, "--context": context,
-            "--gamma": gamma, "--budget": budget, "--alpha": alpha, "--draft-model": draft_model,
+            "--gamma": gamma, "--alpha": alpha, "--draft-model": draft_model,
             "--draft": draft,
             "--heatmap": heatmap or None, "--svg": svg, "--weight-dtype": weight_dtype,
             "--kv-dtype": kv_dtype, "--reserve": _unless(reserve, 0.1),
@@ -201,14 +207,15 @@ def predict(
             "--select-reads": _unless(select_reads, 0.0),
             "--draft-weights": _unless(draft_weights, "auto"),
         }  # fmt: skip
-        return _against(against, format or _format_of(output), fit, output, asked_besides)
+        chosen = format or _format_of(output)
+        return _against(against, chosen, fit, output, budget, asked_besides)
 
     require(
         svg is None or output is None or not same_file(svg, output),
         f"--svg and --output are both {svg}; give the map a file of its own",
     )
     from magicdec.cli.predict_input import Options, question
-    from magicdec.profiles.costs.grid import price
+    from magicdec.profiles.costs.grid import MOST_CELLS, price
 
     chosen = format or _format_of(output)
     require(
@@ -224,10 +231,15 @@ def predict(
             kv_dtype=kv_dtype, reserve=reserve, target_speedup=target_speedup,
         )
     )  # fmt: skip
-    grid = price(asked.setup, asked.axes)
+    cells = math.prod(asked.axes.shape)
+    if MANY <= cells <= MOST_CELLS:  # more are refused
+        from magicdec.cli.bars import clock
 
+        TERMINAL.note(f"note: {cells:,} cells, about {clock(cells * CELL_S)}")
     from magicdec.cli.predict_output import deliver, draw
 
+    interrupts.raise_again()  # what is imported is imported, and rows are kept as they are done
+    grid = price(asked.setup, asked.axes)
     if svg is not None:
         draw(asked, grid, svg)
     return deliver(asked, grid, chosen, output, heatmap)
@@ -245,7 +257,12 @@ def _unless(value: T, usual: T) -> T | None:
 
 
 def _against(
-    path: Path | None, format: str, fit: bool, output: Path | None, besides: Mapping[str, object]
+    path: Path | None,
+    format: str,
+    fit: bool,
+    output: Path | None,
+    budget: str | None,
+    besides: Mapping[str, object],
 ) -> int | None:
     """Raises ConfigError for options that the file answers itself."""
     if path is None:
@@ -254,7 +271,19 @@ def _against(
     require(not given, f"--against takes all from {path}; leave {', '.join(given)} out")
     from magicdec.cli.against_view import against
 
-    return against(path, format=format, fit=fit, output=output)
+    found = None
+    if budget is not None:
+        from magicdec.cli.predict_input import budgets
+        from magicdec.profiles.costs.table_file import Given
+
+        many = budgets(budget)
+        require(
+            len(many) == 1,
+            f"--budget {budget} is for rows of {path} that have no draft_budget: give one number, "
+            "or full",
+        )
+        found = Given(many[0])
+    return against(path, format=format, fit=fit, output=output, budget=found)
 
 
 def _format_of(output: Path | None) -> PredictFormat:

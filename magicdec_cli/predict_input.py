@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from magicdec.cli.predict_here import acceptance_here, this_machine
 from magicdec.cli.settings import resolve
+from magicdec.cli.unused import refuse_idle
 from magicdec.engine.config import LOOKUP, MAX_GAMMA, SELF, DecodeConfig
 from magicdec.engine.errors import ConfigError, require
 from magicdec.engine.loading.files import user_path
@@ -20,6 +21,7 @@ from magicdec.profiles.costs.hardware import Hardware
 from magicdec.profiles.costs.host import lookup_cost
 from magicdec.profiles.costs.shapes import ModelShape
 from magicdec.profiles.costs.speculation import Drafting, HostCost
+from magicdec.profiles.costs.table_file import BUDGET
 from magicdec.profiles.measured_acceptance import recorded_acceptance
 from magicdec.profiles.storage.drafter import MEASURED_BY, kind_of
 from magicdec.profiles.sweep import sweep
@@ -29,7 +31,6 @@ MOST_BATCH, MOST_CONTEXT = 100_000, 100_000_000
 BATCHES = (1, 8, 32, 128)
 CONTEXTS = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000)
 COLUMNS = 4  # contexts of the page that nothing was asked of
-BUDGET = 512
 LONGEST_DRAFT = 6
 ASSUMED_ALPHA = 0.8
 # A small model of the same tokenizer, for the memory of standard speculation.
@@ -140,6 +141,12 @@ def _with_draft(options: Options) -> Options:
         options.draft != LOOKUP or options.budget is None,
         "--draft lookup reads no KV entries; leave --budget out",
     )
+    if options.draft == LOOKUP:
+        refuse_idle(
+            {"--select-reads": options.select_reads or None,
+             "--draft-weights": None if options.draft_weights == "auto" else "given"},
+            "with --draft lookup, which reads no KV entries and no weights",
+        )  # fmt: skip
     if named is None and options.draft != LOOKUP:
         return options
     return dataclasses.replace(options, draft_model=named, budget=options.budget or "full")
@@ -185,11 +192,16 @@ def _axes(options: Options) -> Axes:
         gamma = sweep(options.gamma, "--gamma", low=1, high=MAX_GAMMA)
     budget: tuple[int | None, ...] = (BUDGET if options.draft_model is None else None,)
     if options.budget is not None:
-        budget = _budgets(options.budget)
+        budget = budgets(options.budget)
+    if budget == (None,):
+        refuse_idle(
+            {"--select-reads": options.select_reads or None},
+            "where the draft reads its full KV cache",
+        )
     return Axes(batch, context, budget, gamma)
 
 
-def _budgets(text: str) -> tuple[int | None, ...]:
+def budgets(text: str) -> tuple[int | None, ...]:
     """A sweep, in which the item `full` stands for None."""
     items = [item.strip() for item in text.split(",")]
     numbers = [item for item in items if item != "full"]

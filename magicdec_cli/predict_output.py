@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from magicdec.cli.console import TERMINAL, Symbols
-from magicdec.cli.interrupts import INTERRUPTED
+from magicdec.cli.interrupts import INTERRUPTED, hold
 from magicdec.cli.output_file import written
 from magicdec.cli.predict_input import Question
 from magicdec.cli.tables import print_json, print_listing
 from magicdec.engine.errors import require
+from magicdec.engine.harmless import for_spreadsheet
 from magicdec.profiles.costs.grid import Grid
 
 MOST_THRESHOLDS = 32  # budgets in the JSON document that have them
@@ -36,6 +37,8 @@ def deliver(
         for note in asked.notes:
             TERMINAL.note(f"note: {note}")
     by_row = format in ("csv", "jsonl")
+    if not by_row:  # it is all there, and only whole
+        hold()
     try:
         with nullcontext(sys.stdout) if output is None else written(output, kept=by_row) as stream:
             if format == "table":
@@ -130,6 +133,7 @@ def _flat(asked: Question, grid: Grid, stream: TextIO, format: str) -> None:
             stream.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
         stream.flush()
         return
+    context |= {name: for_spreadsheet(text) for name, text in context.items()}
     first = next(rows)
     writer = csv.DictWriter(stream, list(first), lineterminator="\n")
     writer.writeheader()

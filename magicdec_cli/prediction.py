@@ -57,9 +57,11 @@ class Prediction:
 
     @property
     def sentence(self) -> str:
+        unnamed = self.calibration.unnamed
+        of = f", which names no {unnamed}" if unnamed else ""
         return (
             f"predicted decode speedup {self.seconds.speedup:.2f}× (calibration of "
-            f"{self.calibration.created[:10]}; acceptance {self.assumed.source})"
+            f"{self.calibration.created[:10]}{of}; acceptance {self.assumed.source})"
         )
 
     def judge(self, report: RunReport, baseline: RunReport | None) -> Judged | None:
@@ -113,6 +115,8 @@ def forecast(
         assumed = expected_of_lookup(prompts, settings.max_new_tokens, settings.gamma)
     else:
         assumed = assume(calibration, work)
+    if settings.decode_config().sampling.penalises:
+        assumed = dataclasses.replace(assumed, source=f"{assumed.source}, without penalties")
     found = Prediction(calibration, work, assumed, predict_run(calibration, work, assumed))
     return found, found.sentence
 

@@ -60,15 +60,20 @@ def compare(
         ),
     ] = None,
     by: Annotated[
-        Literal["both", "tokens", "speedup"],
-        typer.Option("--by", help="The figures that --threshold judges."),
-    ] = "both",
+        Literal["both", "tokens", "speedup"] | None,
+        typer.Option(
+            "--by", help="The figures that --threshold judges. [default: both]", show_default=False
+        ),
+    ] = None,
 ) -> int | None:  # fmt: skip
     """Compare two profiles cell by cell: B against A, and what is more than noise."""
     from magicdec.cli.profile_compare import run_compare
+    from magicdec.cli.unused import refuse_idle
 
+    if threshold is None:
+        refuse_idle({"--by": by}, "without --threshold")
     figures = {"tokens": ["tokens_per_s"], "speedup": ["speedup"]}.get(
-        by, ["tokens_per_s", "speedup"]
+        by or "both", ["tokens_per_s", "speedup"]
     )
     return run_compare(a, b, format, threshold, figures)
 
@@ -114,12 +119,13 @@ def export(
         ),
     ] = False,
     schedule_keys: Annotated[
-        Literal["upper", "lower"],
+        Literal["upper", "lower"] | None,
         typer.Option(
-            "--schedule-keys", rich_help_panel="Engine",
-            help="How tensorrt-llm reads batch sizes: newer releases as upper bounds.",
+            "--schedule-keys", rich_help_panel="Engine", show_default=False,
+            help="How tensorrt-llm reads batch sizes: newer releases as upper bounds. "
+            "[default: upper]",
         ),
-    ] = "upper",
+    ] = None,
     gamma: Annotated[
         int | None, _choice("--gamma", "This draft length, instead of choosing it by cost.")
     ] = None,
@@ -142,13 +148,28 @@ def export(
     Acceptance travels to other engines, costs do not: a γ chosen from this machine's costs is
     labelled as such.
     """
-    from magicdec.cli.profile_export import run_check, run_export
+    from magicdec.cli.profile_export import IDLE, TABLES, run_check, run_export
+    from magicdec.cli.unused import refuse_idle
     from magicdec.profiles.export.planning import Wanted
     from magicdec.profiles.export.settings import EngineOptions
 
+    cells = {
+        "--gamma": gamma, "--draft": draft, "--tree": tree, "--selector": selector,
+        "--budget": budget, "--temperature": temperature, "--batch": batch, "--context": context,
+        "--target-timings": target_timings,
+    }  # fmt: skip
+    engine = {
+        "--draft-model": draft_model, "--replay": replay, "--schedule-keys": schedule_keys
+    }  # fmt: skip
     if check:
+        refuse_idle({"--output": output, **engine, **cells}, "with --check, which writes nothing")
         run_check(file, to)
         return
+    if to in TABLES:
+        refuse_idle({**engine, **cells}, f"with --to {to}, which has all cells as they are")
+    refuse_idle(
+        {name: engine[name] for name in IDLE.get(to, ("--schedule-keys",))}, f"with --to {to}"
+    )
     wanted = Wanted(
         draft=draft, tree=tree, selector=selector, budget=budget, temperature=temperature,
         batch=batch, context=context, gamma=gamma, target_timings=target_timings,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import re
+import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Literal
 
 from magicdec.cli.console import TERMINAL
-from magicdec.cli.output_file import check_output, written
+from magicdec.cli.output_file import but_stdout, check_output, written
 from magicdec.engine.bounded import read_bounded
 from magicdec.engine.errors import ConfigError, require
 from magicdec.engine.harmless import clean
@@ -20,15 +22,24 @@ from magicdec.profiles.storage.flat import flat_table
 from magicdec.profiles.storage.reading import decode, read_profile
 
 TABLES = ("csv", "md")
+#: Options on the engine that a format has no place for; of others --schedule-keys alone.
+IDLE = {
+    "tensorrt-llm": (),
+    "vllm-sparse": ("--draft-model", "--schedule-keys"),
+    "aiconfigurator": ("--draft-model", "--schedule-keys"),  # it always replays
+    "magicdec": ("--draft-model", "--replay", "--schedule-keys"),
+}
 
 
 def run_export(
     path: str, format: str, wanted: Wanted, options: EngineOptions, output: Path | None
 ) -> None:
-    beside = None if output is None else output.with_name(output.name + ".notes.md")
-    if output is not None and beside is not None:
+    output, beside = but_stdout(output), None
+    if output is not None:
         inputs = [path, *([wanted.target_timings] if wanted.target_timings else [])]
         check_output(output, inputs=inputs)
+    if output is not None and (output.is_file() or not output.exists()):
+        beside = output.with_name(output.name + ".notes.md")
         check_output(beside, f"--output {output}: the notes' file", inputs=inputs)
     require(
         wanted.gamma is None or wanted.gamma > 0,
@@ -49,8 +60,9 @@ def run_export(
         made = Export(out.getvalue(), tuple(header_notes(profile.header)))
     else:
         made = export(make_plan(profile, wanted), format, options)
-    if output is None or beside is None:
-        print(made.text, end="")
+    if output is None or beside is None:  # a pipe or a device has no file beside it
+        with nullcontext(sys.stdout) if output is None else written(output) as stream:
+            stream.write(made.text)
         for note in made.notes:
             TERMINAL.note(note)
         return
@@ -72,10 +84,12 @@ def run_check(path: str, format: str) -> None:
         raise ConfigError(f"--check knows engine formats, not {format}")
     text = decode(read_bounded(path, 2**20), path, f"configuration of {format}")
     try:
-        format_named(format).check(text)
+        remarks = format_named(format).check(text)
     except ConfigError as error:
         raise ConfigError(f"{clean(path)}: {error}") from None
     TERMINAL.note(f"{path}: valid for {format}")
+    for remark in remarks:
+        TERMINAL.note(f"but {remark}")
 
 
 def _escaped(note: str) -> str:

@@ -24,7 +24,7 @@ class Display(Protocol):
         """Something to know before the run, that stays."""
 
     def begin(self, state: LiveState) -> None:
-        """A pass over the rows starts; its events follow."""
+        """A pass over the rows starts, or goes on after another one's turn; its events follow."""
 
     def event(self, event: Event) -> None:
         """`state` has already seen it."""
@@ -58,6 +58,7 @@ class Lines:
         self._last = now()
         self._what = ""
         self._state: LiveState | None = None
+        self._begun = set[str]()  # titles of passes
 
     def loading(self, what: str, share: float | None) -> None:
         if what != self._what:
@@ -71,10 +72,12 @@ class Lines:
 
     def begin(self, state: LiveState) -> None:
         self._state = state
-        self._say(
-            f"{state.title}: {counted(state.info.rows, 'row')}, "
-            f"{counted(state.info.context, 'token')} of context"
-        )
+        if state.title not in self._begun:
+            self._begun.add(state.title)
+            self._say(
+                f"{state.title}: {counted(state.info.rows, 'row')}, "
+                f"{counted(state.info.context, 'token')} of context"
+            )
 
     def event(self, event: Event) -> None:
         assert self._state is not None

@@ -9,9 +9,10 @@ import typer
 
 from magicdec.cli.console import TERMINAL
 from magicdec.cli.grids import GRAMMAR, read_grids
-from magicdec.cli.interrupts import INTERRUPTED, before_exit
+from magicdec.cli.interrupts import INTERRUPTED, before_exit, finished
 from magicdec.cli.output_file import check_output, goes_on, unfinished
 from magicdec.cli.sweep_file import SweepFile, read_sweep_file
+from magicdec.cli.unused import refuse_unused
 from magicdec.engine.errors import ConfigError, MagicdecError, require
 
 REPEAT = 3
@@ -86,6 +87,7 @@ def record(
         for name, value in flags.items()
     }
     grids = read_grids(stated, grid, RECORD_WORDED)
+    refuse_unused(stated, grids.values, sources)
 
     from magicdec.cli.progress import choose_display
     from magicdec.cli.record_session import RecordPlan, record_session
@@ -95,17 +97,21 @@ def record(
         TERMINAL.note(f"note: no cells of {what}")
     display = choose_display(quiet)
     before_exit(display.close)
-    try:
+    failed = 0
+
+    def work() -> None:
+        nonlocal failed
         failed = record_session(plan, display)
-    except KeyboardInterrupt:
-        display.close()
-        TERMINAL.note(f"interrupted: {goes_on(path)}")
-        return INTERRUPTED
+
+    try:
+        ended = finished(work)
     except OSError as error:
-        display.close()
         raise unfinished(path, error) from error
     finally:
         display.close()
+    if not ended:
+        TERMINAL.note(f"interrupted: {goes_on(path)}")
+        return INTERRUPTED
     if failed:
         cells = "1 cell" if failed == 1 else f"{failed} cells"
         raise MagicdecError(f"{cells} failed; `magicdec profile show {path}` has why")

@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from magicdec.cli import session_api
 from magicdec.cli.bars import clock, counted
+from magicdec.cli.console import TERMINAL
 from magicdec.cli.drafter_grid import drafters
 from magicdec.cli.gamma_grid import Ahead, gammas, ways
+from magicdec.cli.grid_size import refuse_large, size_line
 from magicdec.cli.grids import Grids
 from magicdec.cli.knobs import Settings
 from magicdec.cli.progress import Display
 from magicdec.engine.config import SELF, DecodeConfig, DraftWeights
-from magicdec.engine.errors import ConfigError, MagicdecError, require
+from magicdec.engine.errors import ConfigError, MagicdecError, PluginError, require
 from magicdec.engine.events import Event, PrefillProgress
 from magicdec.engine.gamma.policy import FIXED
 from magicdec.engine.request import Request
 from magicdec.profiles.costs.shapes import ModelShape
 from magicdec.profiles.gamma_names import told_apart
+from magicdec.profiles.storage.conditions import conditions_of
 from magicdec.profiles.storage.drafter import NO_TREE, draft_name, policy_name
+from magicdec.profiles.storage.encoding import cell_to_json
 from magicdec.profiles.storage.fields import last_part, model_name
 from magicdec.profiles.storage.header import Grid, Header, Source
-from magicdec.profiles.storage.schema import CellKey
+from magicdec.profiles.storage.schema import Cell, CellKey
 from magicdec.profiles.storage.writing import ProfileWriter
 
 if TYPE_CHECKING:
     from magicdec.engine.session import Session
+    from magicdec.profiles.expected import Pace
+    from magicdec.profiles.recording.plan import Group
     from magicdec.profiles.recording.recording import Progress
     from magicdec.profiles.survey.drafter import Drafter
 
@@ -57,11 +63,18 @@ class RecordPlan:
         require(None not in contexts, "no prompt lengths to measure; add --context 1000-4000*2")
         aheads = gammas(grids)
         left_out: list[str] = []
+        of_drafters = ("draft", "draft_kv", "selector", "budget", "tree", "tree_nodes")
+        refuse_large({name: len(grids.values(name)) for name in of_drafters})
         found = drafters(
             grids.values("selector"), grids.values("budget"), settings.selector_option,
             grids.values("draft"), grids.values("draft_kv"),
             list(itertools.product(grids.values("tree"), grids.values("tree_nodes"))), left_out,
         )  # fmt: skip
+        axes = {
+            name: len(grids.values(name))
+            for name in ("batch", "context", "temperature", "draft_weights")
+        } | {"gamma": len(aheads), "the drafters": len(found)}
+        refuse_large(axes)
         cells_of = ways(found, aheads, left_out)
         temperatures = grids.values("temperature")
         coldest = min(temperatures)
@@ -79,13 +92,23 @@ class RecordPlan:
         base = _plain(settings, coldest)
         return cls(settings, base, cells_of, grid, documents, path, repeat, left_out)
 
+    def seconds(self, todo: Sequence[Group], pace: Pace) -> float:
+        """About what measuring these takes: each cell is run plainly and drafted, to warm up and
+        then `repeat` times."""
+        from magicdec.profiles.recording.measuring import WARM_UP_TOKENS
+
+        tokens, total = self.base.max_new_tokens, 0.0
+        for group in todo:
+            of_each = 2 * (self.repeat * tokens + min(WARM_UP_TOKENS, tokens))
+            decoded = pace.decode(group.batch, group.context, of_each)
+            total += pace.prefill(group.context) + len(group.cells) * decoded
+        return total
+
     def cells(self, session: Session) -> dict[CellKey, DecodeConfig]:
         """Every combination, once; `auto` weights are what they come to here.
 
         Raises ConfigError for two draft models that a profile could not tell apart.
         """
-        from magicdec.engine.drafter import draft_weights
-
         found: dict[CellKey, DecodeConfig] = {}
         for (drafter, ahead), batch, context, temperature, weights in itertools.product(
             self.ways, self.grid.batch, self.grid.context, self.grid.temperature,
@@ -96,7 +119,7 @@ class RecordPlan:
                 drafter,
                 replace(self.base, sampling=sampling, draft_weights=cast(DraftWeights, weights)),
             )
-            used = drafter.named(temperature, draft_weights(config, session.device, session.dtype))
+            used = drafter.named(temperature, _weights(config, session))
             named = replace(
                 used, draft=draft_name(used.draft),
                 gamma_policy=policy_name(told_apart(ahead.policy)),
@@ -111,6 +134,15 @@ class RecordPlan:
         return found
 
 
+def _weights(config: DecodeConfig, session: Session) -> str:
+    from magicdec.engine.drafter import draft_weights
+
+    try:
+        return draft_weights(config, session.device, session.dtype)
+    except PluginError:  # its cell says so, and fails
+        return "same" if config.draft_weights == "auto" else config.draft_weights
+
+
 def _plain(settings: Settings, temperature: float) -> DecodeConfig:
     """What all cells share; who drafts is each cell's own."""
     return replace(
@@ -122,13 +154,16 @@ def _plain(settings: Settings, temperature: float) -> DecodeConfig:
 def record_session(plan: RecordPlan, display: Display) -> int:
     """Returns how many cells failed. Raises ConfigError, ModelError, OSError."""
     session, documents = session_api.open_engine(plan.documents, plan.settings, display.loading)
-    _check_drafts(plan, session)
+    identities = _check_drafts(plan, session)
     from magicdec.cli.prediction import usable_calibration
     from magicdec.profiles.calibration_fit import shape_of
+    from magicdec.profiles.expected import Pace
+    from magicdec.profiles.recording.plan import groups
     from magicdec.profiles.recording.prediction import Predictor
     from magicdec.profiles.recording.preparing import Preparation
     from magicdec.profiles.recording.recording import Recording
 
+    session.require_intact()  # the file will name the weights, and go on with no others
     settings, environment = plan.settings, session.environment()
     calibration, why_not = usable_calibration(settings, environment)
     if why_not:
@@ -142,8 +177,12 @@ def record_session(plan: RecordPlan, display: Display) -> int:
         model=model,
         dtype=str(environment["dtype"]),
         kv_dtype=str(environment["kv_dtype"]),
-        documents=tuple(_source(document) for document in documents),
+        documents=tuple(
+            Source(last_part(name), None, digest)
+            for name, digest in session_api.digests(documents).items()
+        ),
         max_new_tokens=plan.base.max_new_tokens,
+        conditions=conditions_of(asdict(settings), plan.base.tree_rates),
         grid=plan.grid,
     )
 
@@ -177,29 +216,51 @@ def record_session(plan: RecordPlan, display: Display) -> int:
             display.loading("prefill", event.done / event.total)
 
     with ProfileWriter(plan.path, header) as writer:
+        writer.same_drafts(identities)
+        if writer.unnamed:
+            TERMINAL.note(
+                f"warning: {plan.path} is of an earlier version, which kept no {writer.unnamed}: "
+                "it goes on, but whether these are still the same only you know"
+            )
         predict = Predictor(calibration, shape)
         prepare = Preparation(calibration)
-        recording = Recording(session, rows, plan.repeat, listen, tell, predict, prepare)
+        recording = Recording(session, rows, plan.repeat, listen, tell, predict, prepare, _show)
         cells = plan.cells(session)
         there = sum(cell in writer.finished for cell in cells)
+        pace = Pace.of(calibration, shape_of(session.spec, model), environment)
+        todo = groups(list(cells), writer.finished)
+        if left := sum(len(group.cells) for group in todo):
+            display.note(size_line(left, plan.seconds(todo, pace), pace.guessed))
         if there:
             display.note(f"{there} of {counted(len(cells), 'cell')} are in {plan.path} already")
         recording.run(cells, writer)
     return failed
 
 
-def _check_drafts(plan: RecordPlan, session: Session) -> None:
-    """Raises ConfigError, ModelError where none of the drafts can be; one of several that cannot
-    fails its own cells."""
+def _check_drafts(plan: RecordPlan, session: Session) -> dict[str, str]:
+    """The identities of those that are other models, by name. Raises ConfigError, ModelError where
+    none of the drafts can be; one of several that cannot fails its own cells."""
     drafts = {drafter.draft: None for drafter, _ in plan.ways}
     refused: list[MagicdecError] = []
+    found: dict[str, str] = {}
     for draft in drafts:
         try:
-            session.draft_spec(replace(plan.base, draft=draft, gamma=1))
+            if identity := session.draft_identity(replace(plan.base, draft=draft, gamma=1)):
+                found[draft] = identity
         except MagicdecError as error:
             refused.append(error)
     if len(refused) == len(drafts):
         raise refused[0]
+    return found
+
+
+def _show(cell: Cell) -> str:
+    """As the line that the file lacks: it took its time to measure."""
+    try:
+        print(json.dumps(cell_to_json(cell), allow_nan=False, separators=(",", ":")), flush=True)
+    except OSError:
+        return "stdout cannot be written either"
+    return "the cell that it lacks is on stdout"
 
 
 def _line(progress: Progress) -> str:
@@ -210,12 +271,6 @@ def _line(progress: Progress) -> str:
     speedup = cell.speedup
     result = cell.error or (f"speedup {speedup:.2f}" if speedup else "measured")
     return f"cell {progress.done}/{progress.total}: {result}{tail}"
-
-
-def _source(document: object) -> Source:
-    name, text = str(getattr(document, "name", "")), getattr(document, "text", None)
-    digest = hashlib.sha256(text.encode()).hexdigest() if isinstance(text, str) else None
-    return Source(last_part(name), None, digest)
 
 
 def _scalar(value: object) -> bool:

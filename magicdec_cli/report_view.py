@@ -21,11 +21,13 @@ from magicdec.profiles.records import Speedup
 
 if TYPE_CHECKING:
     from magicdec.cli.prediction import Judged, Prediction
+    from magicdec.profiles.steadiness import Steadiness
 
 UNCHECKED_SAMPLING = (
     "not checked: sampled text differs from run to run by design of rejection sampling; "
     "what is guaranteed is the distribution"
 )
+BEFORE = ("load", "prefill")  # phases before the first step
 MAX_TIES = 8
 MAX_BARS = 12
 
@@ -107,6 +109,8 @@ def _acceptance(report: Tally, width: int, look: Symbols) -> RenderableType:
     )
     facts.append("mean length ", "dim").append(f"{report.mean_acceptance_length:.2f}", "bold")
     facts.append(f" over {counted(report.num_spec_steps, 'row step')}", "dim")
+    if cut := report.num_cut_draft_tokens:
+        facts.append(f"\n{counted(cut, 'draft token')} past the rows' ends cut off", "dim")
     if report.inner is not None:
         facts.append("\n").append_text(inner_line(report.inner))
     half = (width - 3) // 2
@@ -136,11 +140,11 @@ def _phases(report: RunReport, baseline: RunReport | None, look: Symbols) -> Ren
     for title, _ in runs:
         for name in (f"{title}s", "ms/step", "share"):
             table.add_column(name, justify="right")
-    for name in ("prefill", *PHASE_STYLES):
+    for name in (*BEFORE, *PHASE_STYLES):
         cells: list[Text] = []
         for _, run in runs:
             seconds = getattr(run.phases, name)
-            cells += _phase_cells(seconds, run, name == "prefill")
+            cells += _phase_cells(seconds, run, name in BEFORE)
         table.add_row(Text(name, PHASE_STYLES.get(name, "")), *cells)
     totals: list[Text] = []
     for _, run in runs:
@@ -155,14 +159,14 @@ def _prefill_note(report: RunReport, baseline: RunReport | None) -> Text:
     reused, total = first.reused_prompt_tokens, first.prompt_tokens
     note = f"prefill of {counted(total, 'prompt token')}: "
     note += f"{total - reused:,} computed, {reused:,} reused"
-    return Text(note + (", shared by both runs" if baseline else ""), "dim")
+    return Text(note + (", shared by both runs, as is what plain loads" if baseline else ""), "dim")
 
 
-def _phase_cells(seconds: float, run: RunReport, prefill: bool) -> list[Text]:
+def _phase_cells(seconds: float, run: RunReport, before: bool) -> list[Text]:
     if not seconds:
         return [Text("-", "dim"), Text(""), Text("")]
     cells = [Text(f"{seconds:.3f}")]
-    if prefill or not run.steps:
+    if before or not run.steps:
         return [*cells, Text(""), Text("")]
     cells.append(Text(f"{seconds / run.steps * 1e3:.2f}"))
     return [*cells, Text(f"{seconds / run.decode_seconds:.0%}", "dim")]
@@ -198,10 +202,28 @@ def _verdict(
         for name, value in (("decode", speedup.decode), ("end to end", speedup.end_to_end)):
             line.append_text(ratio_text(value, look)).append(f" {name}   ", "dim")
         lines.append(line)
+        if (steady := outcome.steadiness) is not None:
+            lines.append(Text(f"         {steadiness_text(steady, speedup.decode, look)}", "dim"))
     verdict = outcome.lossless
     if verdict is not None:
         lines += lossless_lines(verdict, report, outcome.settings.temperature > 0, look)
     return Group(*lines)
+
+
+def steadiness_text(steady: Steadiness, speedup: float, look: Symbols) -> str:
+    """How far to trust a decode speedup, in a line."""
+    spread = steady.speedups(speedup)
+    parts = ["no spread: both ran once, one after the other"]
+    if steady.turns > 1:
+        parts = [f"{steady.turns} turns each"]
+    if spread is not None:
+        low, high = spread
+        parts = [f"{low:.2f} to {high:.2f}{look.times} by turn, of {len(steady.paces)}"]
+    if steady.others is not None:
+        parts.append(f"other programs {steady.others:.0%} of the CPUs")
+    if steady.warning is not None:
+        parts.append("disturbed")
+    return f" {look.dot} ".join(parts)
 
 
 def lossless_lines(

@@ -8,9 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from magicdec.cli.console import TERMINAL, one_line
-from magicdec.cli.interrupts import INTERRUPTED, before_exit
+from magicdec.cli.interrupts import INTERRUPTED, before_exit, finished
+from magicdec.cli.unused import refuse_unused
 from magicdec.engine.config import LOOKUP, DecodeConfig
-from magicdec.engine.errors import MagicdecError, require
+from magicdec.engine.errors import MagicdecError, WrongWeightsError, require
 
 
 class LosslessnessError(MagicdecError):
@@ -63,21 +64,20 @@ def run(
 
     settings = resolve(flags).settings
     _check(settings.decode_config(), compare)
+    refuse_unused(flags, lambda name: (getattr(settings, name),), docs or [])
 
     # From here on imports cost tenths of seconds; what can be refused was refused before.
     from magicdec.cli.progress import choose_display
     from magicdec.cli.run_session import Outcome, run_session
 
     outcome = Outcome(settings, compare)
+    display = choose_display(quiet)
+    before_exit(display.close)
     try:
-        display = choose_display(quiet)
-        before_exit(display.close)
-        try:
-            run_session(outcome, docs or [], display)
-        finally:
-            display.close()
-    except KeyboardInterrupt:  # between the passes' own handler and here
-        outcome.interrupted = True
+        if not finished(lambda: run_session(outcome, docs or [], display)):
+            outcome.interrupted = True  # outside of the passes' own handler
+    finally:
+        display.close()
     return _deliver(outcome, json)
 
 
@@ -104,6 +104,8 @@ def _deliver(outcome: Any, json: bool) -> int | None:
     from magicdec.profiles.records import run_record
 
     assert isinstance(outcome, Outcome)
+    if isinstance(outcome.error, WrongWeightsError):  # no text of theirs is worth showing
+        raise outcome.error
     if outcome.error is not None and not outcome.decoded:
         raise outcome.error
     for warning in outcome.warnings:
@@ -118,6 +120,7 @@ def _deliver(outcome: Any, json: bool) -> int | None:
                 outcome.report, env=outcome.env, config=config, interrupted=outcome.interrupted,
                 error=None if outcome.error is None else one_line(outcome.error),
                 warnings=outcome.warnings, baseline=outcome.baseline, lossless=outcome.lossless,
+                steadiness=outcome.steadiness,
                 predicted=record(outcome.prediction, outcome.judged),
                 gamma={
                     "policy": outcome.policy.name, "most": outcome.settings.gamma,

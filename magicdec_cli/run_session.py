@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -10,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from magicdec.cli import session_api
-from magicdec.cli.knobs import Settings
+from magicdec.cli.knobs import SAMPLING, Settings
 from magicdec.cli.live_state import PLAIN, SPECULATIVE, LiveState, RunInfo
 from magicdec.cli.progress import Display
 from magicdec.cli.trees import tree_text, with_shape
 from magicdec.engine.config import LOOKUP, SELF, UNDER_SELF, DecodeConfig
+from magicdec.engine.events import RowStarted
 from magicdec.engine.gamma.policy import FIXED, GammaPolicy
 from magicdec.engine.harmless import clean
 from magicdec.engine.report import Recorder, RunReport
@@ -24,6 +24,7 @@ from magicdec.engine.verdict import Losslessness
 
 if TYPE_CHECKING:
     from magicdec.cli.prediction import Judged, Prediction
+    from magicdec.profiles.steadiness import Steadiness
 
 
 @dataclass(slots=True)
@@ -43,6 +44,7 @@ class Outcome:
     plain: Recorder = field(default_factory=Recorder)
     main: Recorder = field(default_factory=Recorder)
     lossless: Losslessness | None = None
+    steadiness: Steadiness | None = None  # of a finished comparison
 
     @property
     def report(self) -> RunReport:
@@ -91,12 +93,10 @@ def run_session(outcome: Outcome, sources: Sequence[str], display: Display) -> N
         outcome.policy = config.gamma_policy
         outcome.info = run_info(settings, outcome.env, requests, outcome.prediction)
         if outcome.compare:
-            plain = dataclasses.replace(config, gamma=0)
-            _decode(session, plain, outcome, PLAIN, display)
-        title = SPECULATIVE if config.gamma else PLAIN
-        _decode(session, config, outcome, title, display)
-        if outcome.compare:
+            _compare(session, config, outcome, display)
             outcome.lossless = session.check(outcome.plain.report(), outcome.main.report())
+        else:
+            _decode(session, config, outcome, display)
     except KeyboardInterrupt:
         outcome.interrupted = True
     except Exception as error:  # raised once what is finished has been delivered
@@ -104,26 +104,52 @@ def run_session(outcome: Outcome, sources: Sequence[str], display: Display) -> N
     finally:
         if outcome.info is not None and session is not None:
             outcome.warnings = tuple(session.warnings())  # and those of the passes
+            if outcome.steadiness is not None and outcome.steadiness.warning is not None:
+                outcome.warnings += (outcome.steadiness.warning,)
 
 
 def _decode(
-    session: session_api.Session,
-    config: DecodeConfig,
-    outcome: Outcome,
-    title: str,
-    display: Display,
+    session: session_api.Session, config: DecodeConfig, outcome: Outcome, display: Display
 ) -> None:
     assert outcome.info is not None
-    first_of_two = outcome.compare and config.gamma == 0
-    recorder = outcome.plain if first_of_two else outcome.main
-    baseline = outcome.plain.tally() if outcome.compare and not first_of_two else None
-    state = LiveState(outcome.info, title, recorder, baseline)
+    state = LiveState(outcome.info, SPECULATIVE if config.gamma else PLAIN, outcome.main)
     display.begin(state)
     with closing(session.run(config)) as events:  # an interrupt ends it here, not when collected
         for event in events:
-            recorder.add(event)
+            outcome.main.add(event)
             state.add(event)
             display.event(event)
+
+
+def _compare(
+    session: session_api.Session, config: DecodeConfig, outcome: Outcome, display: Display
+) -> None:
+    """Both passes in turns; the one whose turn it is is shown."""
+    from magicdec.profiles.others import OthersLoad
+    from magicdec.profiles.steadiness import Turns
+
+    assert outcome.info is not None
+    states = (
+        LiveState(outcome.info, PLAIN, outcome.plain),
+        LiveState(outcome.info, SPECULATIVE, outcome.main),
+    )
+    turns, shown = Turns(), None
+    others: OthersLoad | None = None  # while rows are decoded
+    with closing(session.compare(config)) as events:
+        for speculative, event in events:
+            state = states[speculative]
+            if state is not shown:
+                if speculative:
+                    state.baseline = outcome.plain.tally()
+                display.begin(state)
+                shown = state
+            if others is None and isinstance(event, RowStarted):
+                others = OthersLoad()
+            state.recorder.add(event)
+            state.add(event)
+            turns.add(speculative, event)
+            display.event(event)
+    outcome.steadiness = turns.result(None if others is None else others.share)
 
 
 def run_info(
@@ -149,9 +175,21 @@ def run_info(
         gamma_policy=settings.policy.name,
         tree=tree_text(settings),
         temperature=settings.temperature,
+        penalties=penalties_text(settings),
         rows=len(requests),
         max_new_tokens=settings.max_new_tokens,
         predicted=prediction.seconds.speedup if prediction else None,
+    )
+
+
+def penalties_text(settings: Settings) -> str:
+    """Those that apply, in a few words."""
+    names = ("repetition", "presence", "frequency")
+    off = SAMPLING.repetition_penalty, SAMPLING.presence_penalty, SAMPLING.frequency_penalty
+    return ", ".join(
+        f"{name} {value:g}"
+        for name, value, idle in zip(names, settings.penalties, off, strict=True)
+        if value != idle
     )
 
 

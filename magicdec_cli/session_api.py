@@ -5,6 +5,8 @@ Importing this module is cheap; what imports torch is imported where it is used.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from magicdec.cli import interrupts
 from magicdec.cli.knobs import Settings
 from magicdec.engine.config import DecodeConfig
+from magicdec.engine.errors import MagicdecError
 from magicdec.engine.events import Event
 from magicdec.engine.report import RunReport
 from magicdec.engine.request import Request
@@ -63,6 +66,9 @@ class Session(Protocol):
         """The same model and documents, to be run with other settings."""
 
     def run(self, config: DecodeConfig) -> Generator[Event, None, None]: ...
+    def compare(self, config: DecodeConfig) -> Generator[tuple[bool, Event], None, None]:
+        """Plain and speculative runs in turns: each event, and whether it is the latter's."""
+
     def check(self, plain: RunReport, speculative: RunReport) -> Losslessness: ...
     def spell(self, before: int, tokens: Sequence[int]) -> str:
         """The text of tokens that follow another one."""
@@ -110,7 +116,7 @@ class OpenedSession:
         shape = ModelShape(
             name=session.model_name, layers=spec.layers, hidden=spec.hidden_size,
             intermediate=spec.intermediate_size, heads=spec.heads, kv_heads=spec.kv_heads,
-            head_dim=spec.head_dim, vocab=spec.vocab_size, max_position=spec.trained,
+            head_dim=spec.head_dim, vocab=spec.vocab_size, max_position=spec.trained_window,
             tied=spec.tied,
         )  # fmt: skip
         int8 = not int8_unsupported(session.device, session.dtype)
@@ -121,6 +127,11 @@ class OpenedSession:
 
     def run(self, config: DecodeConfig) -> Generator[Event, None, None]:
         return self._session.run(self._requests, config, batch=self._settings.batch)
+
+    def compare(self, config: DecodeConfig) -> Generator[tuple[bool, Event], None, None]:
+        from magicdec.engine.comparison import compare
+
+        return compare(self._session, self._requests, config, batch=self._settings.batch)
 
     def check(self, plain: RunReport, speculative: RunReport) -> Losslessness:
         return self._session.check(
@@ -138,10 +149,19 @@ class OpenedSession:
 
     def environment(self) -> dict[str, object]:
         from magicdec.engine.drafter import draft_weights
+        from magicdec.profiles.gamma_names import told_apart
 
-        session = self._session
+        session, drafting = self._session, None
         weights = draft_weights(self._config, session.device, session.dtype)
-        return {**session.environment(), "draft_weights": weights}
+        with contextlib.suppress(MagicdecError):  # the run will say it
+            drafting = session.draft_identity(self._config)
+        return {
+            **session.environment(),
+            "draft_weights": weights,
+            "draft_identity": drafting,
+            "gamma_policy": told_apart(self._settings.gamma_policy, self._config.gamma_policy),
+            "documents": digests(self._documents),
+        }
 
 
 def open_session(sources: Sequence[str], settings: Settings, progress: Progress) -> Session:
@@ -156,7 +176,10 @@ def open_engine(
     from magicdec.engine.text.workloads.names import read_sources
 
     documents = read_sources(sources)  # before torch: a misspelt name shows at once
+    from magicdec.engine.free_memory import require_room
+
     progress(f"opening {settings.model}", None)
+    require_room(before_torch=True)
     from magicdec.engine.session import open_session as open_engine_session
 
     interrupts.raise_again()
@@ -166,6 +189,14 @@ def open_engine(
         progress=progress, sync_phases=settings.sync_phases,
         prefill_cache=int(settings.prefill_cache_size * GIB) if settings.prefill_cache else 0,
     ), documents  # fmt: skip
+
+
+def digests(documents: Sequence[Document] | Sequence[Workload]) -> dict[str, str]:
+    """By name, the SHA-256 of each text, or of a sample of what is generated."""
+    return {
+        document.name: hashlib.sha256(document.content.encode()).hexdigest()
+        for document in documents
+    }
 
 
 def list_models() -> Sequence[ModelInfo]:

@@ -95,8 +95,8 @@ def _from_env(knob: Knob, text: str) -> Any:
 def _from_flag(knob: Knob, given: Any) -> Any:
     if knob.kind == "map":
         return _merged(knob, given, knob.flag)
-    if knob.kind == "list":
-        return tuple(given)
+    if knob.kind in ("list", "ids"):
+        return tuple(item for text in given for item in knob.parse(text, knob.flag))
     return given if isinstance(given, bool) else knob.parse(given, knob.flag)
 
 

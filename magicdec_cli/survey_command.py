@@ -9,8 +9,10 @@ import typer
 from magicdec.cli.commands import FormatOption
 from magicdec.cli.console import TERMINAL
 from magicdec.cli.drafter_grid import drafters
+from magicdec.cli.grid_size import refuse_large
 from magicdec.cli.grids import GRAMMAR, read_grids, refuse_cascades
-from magicdec.cli.interrupts import INTERRUPTED, before_exit
+from magicdec.cli.interrupts import INTERRUPTED, before_exit, finished
+from magicdec.cli.unused import refuse_unused
 from magicdec.engine.errors import ConfigError
 
 GAMMAS = "1-8"
@@ -44,6 +46,7 @@ def survey(
     """
     grids = read_grids({**flags, "gamma": flags["gamma"] or GAMMAS}, tuple(SURVEY_GRIDS))
     refuse_cascades(grids.values("draft"))
+    refuse_unused(flags, grids.values, docs or [])
     settings = grids.settings
     gammas = tuple(gamma for gamma in grids.values("gamma") if gamma)
     if not gammas:
@@ -54,6 +57,8 @@ def survey(
     from magicdec.cli.survey_session import SurveyOutcome, survey_session
     from magicdec.cli.survey_view import deliver
 
+    axes = {name: len(grids.values(name)) for name in ("draft", "draft_kv", "selector", "budget")}
+    refuse_large(axes | {"gamma": len(gammas)})
     wanted = drafters(
         grids.values("selector"), grids.values("budget"), settings.selector_option,
         grids.values("draft"), grids.values("draft_kv"),
@@ -62,7 +67,8 @@ def survey(
     display = choose_display(quiet)
     before_exit(display.close)
     try:
-        survey_session(outcome, docs or [], display)
+        if not finished(lambda: survey_session(outcome, docs or [], display)):
+            outcome.interrupted = True
     finally:
         display.close()
     if outcome.error is not None and not outcome.results:

@@ -8,14 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from magicdec.cli import session_api
+from magicdec.cli.grid_size import size_line
 from magicdec.cli.knobs import Settings
 from magicdec.cli.live_state import SPECULATIVE, LiveState
+from magicdec.cli.prediction import usable_calibration
 from magicdec.cli.progress import Display
 from magicdec.cli.run_session import run_info
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.events import Event
 from magicdec.engine.report import Recorder, RunReport
 from magicdec.engine.text.workloads.names import require_length
+from magicdec.profiles.calibration_fit import shape_of
+from magicdec.profiles.expected import READ, Pace
 from magicdec.profiles.storage.drafter import FULL
 from magicdec.profiles.survey.drafter import Drafter
 from magicdec.profiles.survey.surveying import TRACE_GAMMA, Survey, Surveyed, as_run
@@ -52,7 +56,7 @@ def _survey(outcome: SurveyOutcome, sources: Sequence[str], display: Display) ->
     settings, config = outcome.settings, outcome.config
     require_length(sources, settings.context)
     session, documents = session_api.open_engine(sources, settings, display.loading)
-    outcome.env = session.environment()
+    outcome.env = {**session.environment(), "documents": session_api.digests(documents)}
     requests = session.requests(
         documents, context=settings.context, batch=settings.batch, take=settings.take,
         rows=settings.rows, prompt=settings.prompt, raw=settings.raw,
@@ -61,6 +65,12 @@ def _survey(outcome: SurveyOutcome, sources: Sequence[str], display: Display) ->
     outcome.warnings = (*told, *session.warnings(requests, config))
     session.plan_memory(requests, as_run(config, outcome.drafters), batch=len(requests))
     survey = Survey(session, requests, config, outcome.drafters)
+    calibration, _ = usable_calibration(settings, outcome.env)
+    pace = Pace.of(calibration, shape_of(session.spec, session.model_name), outcome.env)
+    longest, count = max(len(request.tokens) for request in requests), len(outcome.drafters)
+    runs = pace.decode(len(requests), longest, config.max_new_tokens) * (1 + READ * count)
+    cells = count * len(outcome.gammas)
+    display.note(size_line(cells, pace.prefill(longest) + runs, pace.guessed))
 
     shown = dataclasses.replace(
         settings, gamma=TRACE_GAMMA, batch=len(requests), selector=survey.tracer.selector or FULL,

@@ -9,7 +9,8 @@ import sys
 from collections.abc import Sequence
 from typing import Literal, TextIO
 
-from magicdec.cli.console import TERMINAL
+from magicdec.cli.console import TERMINAL, spelled
+from magicdec.engine.harmless import for_spreadsheet
 
 Format = Literal["table", "json", "md", "csv"]
 Cell = str | int | float | bool | None | list[object] | dict[str, object]
@@ -36,7 +37,11 @@ def print_listing(
     if format == "csv":
         writer = csv.writer(stream or sys.stdout, lineterminator="\n")
         writer.writerow(columns)
-        writer.writerows(text)
+        writer.writerows(
+            [cell if isinstance(given, int | float) else for_spreadsheet(cell)
+             for cell, given in zip(written, row, strict=True)]
+            for written, row in zip(text, rows, strict=True)
+        )  # fmt: skip
     elif format == "md":
         text = [[_short(cell) for cell in row] for row in rows]
         print("| " + " | ".join(columns) + " |", file=stream)
@@ -55,6 +60,8 @@ def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    columns = list(map(spelled, columns))
+    rows = [list(map(spelled, row)) for row in rows]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for index, column in enumerate(columns):
         longest = max([len(column), *(len(row[index]) for row in rows)])

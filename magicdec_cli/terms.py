@@ -13,6 +13,12 @@ RUN_TERMS: dict[str, str] = {
     "tokens is below the share of a draft step in the time of a token",
     "budget": "prompt KV entries a draft step may read (--budget)",
     "T": "temperature of the sampling; greedy at 0 (--temperature)",
+    "penalties": "what makes tokens of the row's own text less likely, draft tokens before a "
+    "position included, so that the text stays plain decoding's: repetition (logits of tokens of "
+    "prompt or output are divided if positive, else multiplied, as in transformers), frequency "
+    "and presence (of the output alone: subtracted for each time, and once, as in OpenAI's "
+    "interface and vLLM). In this order, before temperature; the draft has them, too. What a "
+    "model's generation_config.json asks for is named, not applied",
     "memory": "forecast of what the run allocates",
     "selector": "the rule that chooses those entries (--selector)",
     "static, dynamic": "a selector chooses once per row, after its prefill; or again in every "
@@ -29,8 +35,11 @@ RUN_TERMS: dict[str, str] = {
     "cascade": "lookup+self, layers:N+self or MODEL+self (--draft): the first drafts for the self-"
     "draft, which verifies that over its selected entries and so drafts several tokens in a pass. "
     "`inner drafts` are those that it judged",
-    "drafted": "draft tokens that were proposed and verified",
-    "accepted": "draft tokens that passed verification",
+    "drafted": "draft tokens that were proposed and verified, without those that are cut off",
+    "accepted": "draft tokens that passed verification and were emitted",
+    "cut off": "num_cut_draft_tokens: draft tokens past a row's end, behind an accepted end of "
+    "text or stop; neither accepted nor rejected (of a tree: generations). What chooses γ does not "
+    "see them, either",
     "rejected": "draft tokens that the target did not take: the first that it would not have said, "
     "and all behind it",
     "recovered": "the token the target draws where it rejected a draft token",
@@ -39,13 +48,17 @@ RUN_TERMS: dict[str, str] = {
     "tokens and times are those of the whole batch, plain ones included",
     "acceptance rate": "accepted / drafted; `now` is that of the last 20 steps. In a tree most of "
     "the drafted tokens lie beside the branch that is taken: mean length tells what it gains",
-    "mean length": "mean acceptance length: 1 + accepted / row steps (recovered or bonus "
-    "token counted)",
-    "by position": "of the steps that drafted position 1, 2, ...: the share in which it was "
-    "accepted, and so all before it; rows near their end draft fewer",
+    "mean length": "mean acceptance length: tokens that a row gains in a step, the recovered or "
+    "bonus token counted: 1 + accepted / row steps, less where rows end inside a draft",
+    "by position": "of the row steps that drafted position 1, 2, ...: the share in which it was "
+    "accepted, and so all before it; rows near their end draft fewer. vLLM divides by all drafts: "
+    "acceptance_rate_per_position_of_all_drafts in --json",
     "accepted per step": "how many of those steps accepted exactly 0, 1, ... draft tokens",
     "by child": "in a tree, where the target tried a first, second, ... child of a node: how often "
     "it was accepted",
+    "load": "seconds preparing, before the first prompt, what the process then keeps: weights and "
+    "kernels, which both runs need, and of a draft its int8 weights or its model; and the run's "
+    "caches. A later run of the same process finds it there",
     "prefill": "seconds from the first prompt token to the first generated token of the rows",
     "reused": "prompt tokens whose KV was copied instead of computed: from another row that begins "
     "alike, from the run before, or from the prefill cache on disk",
@@ -56,8 +69,8 @@ RUN_TERMS: dict[str, str] = {
     "other": "the rest of the wall time; the phases sum to it",
     "ms/step": "a phase's milliseconds divided by the batch's steps, the selection that comes once "
     "per row included; those of the phases sum to a step's, and their shares are of that",
-    "decode": "everything after prefill; its tokens are those that steps emitted, so not the first "
-    "of each row",
+    "decode": "everything after load and prefill; its tokens are those that steps emitted, so not "
+    "the first of each row",
     "tokens/s": "decode tokens of all rows / decode seconds",
     "TPOT": "time per output token: seconds from a row's first token to its last, selection and "
     "waiting for newcomers included / tokens after the first; mean over rows. A row that is done "
@@ -65,16 +78,34 @@ RUN_TERMS: dict[str, str] = {
     "KV read": "KV entries one draft step reads per row, on average",
     "speedup, decode": "decode seconds of plain decoding / those of speculative decoding, for the "
     "same rows and number of tokens",
-    "speedup, end to end": "the same with the prefill added to both sides; the plain run does it, "
-    "the other reuses it",
+    "speedup, end to end": "the same with load and prefill: what the plain run loads and prefills "
+    "counts on both sides, because the other reuses it; what the speculative run loads besides, "
+    "its draft's weights, on its own",
+    "by turn": "with --compare plain and speculative decoding take turns of some steps over the "
+    "same rows, so that both meet the same machine; the decode speedup is that of all turns. The "
+    "range is of what single turns would have shown, by their steps' times beside the usual ones "
+    "of as many rows and draft tokens: the machine's doing, not the text's",
+    "disturbed": "steps of one kind took more than 1.25 times their median at the 90th percentile "
+    "(1.12 at most on an idle machine), or other programs more than 10% of the CPUs while rows "
+    "were decoded: times and speedups are then not to be trusted",
     "predicted": "the decode speedup that this machine's calibration (`magicdec calibrate`) gives "
     "for the run, before it: from the acceptance seen while calibrating, selection included",
     "error": "predicted / measured speedup - 1; `with the run's own acceptance` leaves only the "
     "times to be wrong. The sentence below names the part that most of it comes from",
     "calibration": "constants of the cost model fitted to timed steps on this machine; it holds "
-    "for one model, precision, device, number of threads and version, and is stale for others",
+    "for one model, precision, machine, number of threads and version, and is stale for others",
+    "weights": "eight digits that name what a model's weights and specification say, wherever "
+    "their files lie and whatever they are called; two models of one name differ in them",
+    "ruler:TASK": "a text made to the length of --context, after RULER (arXiv 2404.06654). "
+    "--context is the prompt, RULER's lengths include the answer (128 tokens of niah, 120 of cwe, "
+    "32 of qa). cwe: common words occur 30 times and others 3, from 3,976 tokens on, else 6 and 1, "
+    "as in RULER, but without its solved example and with made-up words. niah: 4 needles between "
+    "sentences, at 4 of 40 depths, as in RULER, but in Python's language reference or a text of "
+    "yours. qa: made-up biographies for SQuAD's paragraphs. In records from before December 2026 "
+    "cwe is easier (25 and 2 at 4,000 tokens) and needles may break a sentence",
     "lossless": "greedy: the speculative tokens equal plain decoding's; a difference is a tie when "
-    "the logits of the two tokens are closer than the precision's rounding, else it is a failure",
+    "the logits of the two tokens are closer than the precision's rounding, else it is a failure; "
+    "nothing is compared that comes of damaged weights, or of logits that are not finite numbers",
 }
 
 PREDICT_TERMS: dict[str, str] = {
@@ -103,6 +134,8 @@ PROFILE_TERMS: dict[str, str] = {
     "cell": "one setting of a profile: batch, context, drafter, γ, temperature",
     "drafter": "who drafts (--draft) over what: selector, its options, budget, tree; what a "
     "drafter has no use for is left out",
+    "identity": "of a model, by what its weights say; of a document, the SHA-256 of its text; of a "
+    "schedule, six digits behind its name. A profile goes on only with what it began with",
     "repeat": "one plain and one speculative pass over the same rows, in turn; both warmed up, "
     "and each starts from the bare prompts with a new draft cache",
     "failed": "a cell that gave no figures: its error says why; recording again tries it anew",

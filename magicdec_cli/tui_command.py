@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from magicdec.cli import interrupts
-from magicdec.cli.console import TERMINAL
+from magicdec.cli.console import SIZES, TERMINAL
 from magicdec.engine.errors import ConfigError, require
 
+INCAPABLE = ("dumb", "unknown")  # values of TERM
 FIRST_CONTEXT = 1024  # tokens, unless the user says otherwise: a first run takes seconds
 
 
@@ -37,7 +37,7 @@ def tui(
         ),
     ] = None,
     flags: dict[str, Any],
-) -> None:  # fmt: skip
+) -> int:  # fmt: skip
     """Tune interactively: turn knobs, see predicted and measured speedup, compare runs.
 
     The options set where the knobs start. Press ? for help.
@@ -64,9 +64,10 @@ def tui(
     # From here on imports cost tenths of seconds.
     from magicdec.cli.tui.launch import launch
 
-    interrupts.raise_again()  # the terminal must be put back in order
     narrow = "utf" not in (sys.stderr.encoding or "").lower()
-    launch(docs or ["builtin:pydoc"], settings, demo=demo, ascii=ascii or narrow, theme=theme)
+    return launch(
+        docs or ["builtin:pydoc"], settings, demo=demo, ascii=ascii or narrow, theme=theme
+    )
 
 
 def _check_terminal(docs: list[str]) -> None:
@@ -75,3 +76,26 @@ def _check_terminal(docs: list[str]) -> None:
     for stream, name in ((sys.stdin, "standard input"), (sys.stderr, "standard error")):
         if stream is None or not stream.isatty():
             raise ConfigError(f"{name} is not a terminal; use magicdec run, or start it in one")
+    term = os.environ.get("TERM", "")
+    require(
+        term not in INCAPABLE,
+        f"TERM={term} is a terminal that nothing can be drawn in; use magicdec run, or set TERM to "
+        "what yours is, such as xterm-256color",
+    )
+    columns, lines = _size()
+    require(
+        columns > 0 and lines > 0,
+        f"the terminal says that it is {columns} × {lines}; use magicdec run, or give it a size: "
+        "stty cols 80 rows 24",
+    )
+
+
+def _size() -> tuple[int, int]:
+    """As textual takes it: COLUMNS and LINES where they are given, else the window's."""
+    columns, lines = os.get_terminal_size(sys.stderr.fileno())
+    given = [os.environ.get(name, "") for name in SIZES]
+    columns, lines = (
+        int(text) if text.isdecimal() and int(text) else size
+        for text, size in zip(given, (columns, lines), strict=True)
+    )
+    return columns, lines

@@ -11,11 +11,13 @@ import typer
 
 from magicdec.cli.console import TERMINAL
 from magicdec.cli.drafter_grid import drafters
+from magicdec.cli.grid_size import refuse_large
 from magicdec.cli.grids import GRAMMAR, Grids, apart, grid_values, read_grids
-from magicdec.cli.interrupts import INTERRUPTED, before_exit
+from magicdec.cli.interrupts import INTERRUPTED, before_exit, finished
 from magicdec.cli.output_file import check_output
 from magicdec.cli.run_command import LosslessnessError
 from magicdec.cli.tune_variants import changes, check_changes, surveyed
+from magicdec.cli.unused import refuse_unused
 from magicdec.engine.config import SELF
 from magicdec.engine.errors import MagicdecError, OutOfMemoryError, require
 
@@ -39,7 +41,7 @@ TUNE_EPILOG = (
     "minutes."
 )
 DECIDE, OUTPUT = "Decision", "Output"
-MOST_BATCH, GB = 4096, 1e9
+MOST_BATCH, GB, REPEATS = 4096, 1e9, 2
 
 
 class UnreachableError(MagicdecError):
@@ -86,12 +88,12 @@ def tune(
         ),
     ] = 3,
     repeats: Annotated[
-        int,
+        int | None,
         typer.Option(
-            "--repeats", metavar="N", min=1, max=100, rich_help_panel=DECIDE,
-            help="Rounds of these runs. One shows no spread.",
+            "--repeats", metavar="N", min=1, max=100, rich_help_panel=DECIDE, show_default=False,
+            help=f"Rounds of these runs. One shows no spread. [default: {REPEATS}]",
         ),
-    ] = 2,
+    ] = None,
     time_limit: Annotated[
         float | None,
         typer.Option(
@@ -129,6 +131,7 @@ def tune(
         numbers, policies = apart("gamma", flags["gamma"])
         flags = flags | {"gamma": numbers}
     grids = read_grids(flags, tuple(TUNE_GRIDS))
+    refuse_unused(flags, grids.values, docs or [])
     require(bool(docs), "no document given; name text files, or builtin:pydoc")
     require(output is None or verify > 0, "--output writes real runs, and --verify 0 makes none")
     above_0 = {"--max-tpot": max_tpot, "--max-memory": max_memory, "--time-limit": time_limit}
@@ -139,10 +142,13 @@ def tune(
     require(
         time_limit is None or verify > 0, "--time-limit bounds real runs, and --verify 0 makes none"
     )
+    require(verify > 0 or repeats is None, "--repeats is of real runs, and --verify 0 makes none")
     if output is not None:
         check_output(output, inputs=docs or (), new=True)
     asked = dataclasses.replace(
-        question(grids, flags, objective, max_tpot, max_memory, verify, repeats, policies),
+        question(
+            grids, flags, objective, max_tpot, max_memory, verify, repeats or REPEATS, policies
+        ),
         time_limit=time_limit,
     )
 
@@ -155,7 +161,8 @@ def tune(
     display = choose_display(quiet)
     before_exit(display.close)
     try:
-        tune_session(outcome, display)
+        if not finished(lambda: tune_session(outcome, display)):
+            outcome.interrupted = True
     finally:
         display.close()
     known = any(answer.options for answer in outcome.answers)
@@ -203,7 +210,12 @@ def question(
     require(
         bool(gammas), "--gamma 0 drafts nothing; plain decoding is always tried, give 1 or more"
     )
+    refuse_large({"batch": len(batches), "context": len(contexts), "gamma": len(gammas)})
+    of_drafters = ("draft", "draft_kv", "selector", "budget")
+    refuse_large({name: len(grids.values(name)) for name in of_drafters})
     ways = tuple(_drafters(grids, flags))
+    places = len(batches) * len(contexts)
+    refuse_large({"the places": places, "gamma": len(gammas), "the drafters": len(ways)})
     found = changes(
         grids.values("draft"), grids.values("tree"), grids.values("tree_nodes"), policies
     )

@@ -16,8 +16,10 @@ from magicdec.cli.tune_session import TuneOutcome
 from magicdec.cli.tune_table import columns, ranking_rows, unpredicted
 from magicdec.engine.errors import MagicdecError
 from magicdec.profiles.replacing import replacing
+from magicdec.profiles.storage.conditions import conditions_of
+from magicdec.profiles.storage.fields import last_part, model_name
 from magicdec.profiles.storage.header import Grid, Header, Scalar, Source
-from magicdec.profiles.storage.schema import Profile
+from magicdec.profiles.storage.schema import Cell, Profile
 from magicdec.profiles.storage.writing import ProfileWriter
 from magicdec.profiles.tuning.record import tune_record
 
@@ -63,22 +65,37 @@ def write_profile(outcome: TuneOutcome, path: Path) -> None:
 
 def tuned_profile(outcome: TuneOutcome) -> Profile | None:
     """The real runs; None where none has come to its end."""
-    cells = tuple(cell for answer in outcome.answers for cell in answer.cells())
+    cells = [_told_apart(cell, outcome) for answer in outcome.answers for cell in answer.cells()]
     env = {
         name: value for name, value in outcome.env.items()
         if value is None or isinstance(value, str | int | float | bool)
     }  # fmt: skip
-    return Profile(_header(outcome, env), cells) if cells else None
+    if not cells:
+        return None
+    env["model"] = model_name(str(env["model"]))  # no folders of the user's
+    return Profile(_header(outcome, env), tuple(cells))
+
+
+def _told_apart(cell: Cell, outcome: TuneOutcome) -> Cell:
+    """Its schedule, if it has one, by what the file says."""
+    policy = outcome.policies.get(cell.key.gamma_policy, cell.key.gamma_policy)
+    key = dataclasses.replace(cell.key, gamma_policy=policy)
+    return dataclasses.replace(cell, key=key)
 
 
 def _header(outcome: TuneOutcome, env: dict[str, Scalar]) -> Header:
     keys = [cell.key for answer in outcome.answers for cell in answer.cells()]
     return Header(
         created=datetime.now(UTC).isoformat(timespec="seconds"), tool=version("magicdec"),
-        environment=env, model=str(outcome.env["model"]), dtype=str(outcome.env["dtype"]),
+        environment=env, model=str(env["model"]), dtype=str(outcome.env["dtype"]),
         kv_dtype=str(outcome.env["kv_dtype"]),
-        documents=tuple(Source(Path(name).name) for name in outcome.documents),
+        documents=tuple(
+            Source(last_part(name), None, digest) for name, digest in outcome.documents.items()
+        ),
         max_new_tokens=outcome.question.config.max_new_tokens,
+        conditions=conditions_of(
+            dataclasses.asdict(outcome.settings), outcome.question.config.tree_rates
+        ),
         grid=Grid(**{
             field.name: tuple(dict.fromkeys(
                 value for key in keys if (value := getattr(key, field.name)) is not None

@@ -7,6 +7,7 @@ from typing import Any
 
 from magicdec.cli.knobs import KNOBS, Settings
 from magicdec.cli.shell_words import shell_line
+from magicdec.cli.unused import idle_names
 from magicdec.engine.text.documents import STDIN
 from magicdec.profiles.run_flags import run_flags
 from magicdec.profiles.storage.drafter import NO_TREE
@@ -41,9 +42,17 @@ def command_line(
         parts += ["--tree", drafter.tree, "--tree-nodes", str(drafter.tree_nodes)]
     elif settings.tree != NO_TREE:  # of the user's own settings, which the run will read, too
         parts += ["--tree", NO_TREE]
+    decided: dict[str, Any] = {"batch": place.batch, "context": place.context, "gamma": 0}
+    if drafter is not None:
+        decided |= {
+            "gamma": candidate.gamma, "draft": drafter.draft, "tree": drafter.tree,
+            "draft_kv": drafter.draft_kv or settings.draft_kv,
+            "selector": drafter.selector or settings.selector,
+        }  # fmt: skip
+    idle = idle_names(lambda name: (decided.get(name, getattr(settings, name)),), sources)
     for knob in KNOBS:
         value = getattr(settings, knob.name)
-        if knob.name not in DECIDED and value != knob.default:
+        if knob.name not in {*DECIDED, *idle} and value != knob.default:
             parts += _option(knob.flag, knob.key, value)
     return shell_line(parts, ascii=ascii)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from magicdec.cli import session_api
 from magicdec.cli.console import TERMINAL
+from magicdec.cli.grid_size import size_line
 from magicdec.cli.knobs import Settings
 from magicdec.cli.progress import Display
 from magicdec.engine.config import DraftWeights
@@ -16,6 +17,7 @@ from magicdec.engine.request import Request
 from magicdec.engine.text.workloads.names import require_length
 from magicdec.profiles.calibrated import Calibration, fingerprint_of
 from magicdec.profiles.calibration import load_calibration
+from magicdec.profiles.expected import READ, Pace
 from magicdec.profiles.survey.drafter import Drafter
 from magicdec.profiles.tuning.candidate import Candidate
 from magicdec.profiles.tuning.preparing import config_of
@@ -39,7 +41,8 @@ class TuneOutcome:
     sources: tuple[str, ...]
     weights: tuple[DraftWeights, ...] = ()
     env: dict[str, object] = field(default_factory=dict)
-    documents: tuple[str, ...] = ()
+    documents: Mapping[str, str] = field(default_factory=dict)  # digests by name
+    policies: Mapping[str, str] = field(default_factory=dict)  # schedules' names, told apart
     calibration: Calibration | None = None
     tuner: Tuner | None = None
     warnings: list[str] = field(default_factory=list)
@@ -84,21 +87,25 @@ def _tune(outcome: TuneOutcome, display: Display) -> None:
     for context in outcome.question.contexts:
         require_length(outcome.sources, context)
     opened = session_api.open_engine(outcome.sources, outcome.settings, display.loading)
-    tune_opened(outcome, *opened, display.loading)
+    tune_opened(outcome, *opened, display.loading, display.note)
 
 
 def tune_opened(
     outcome: TuneOutcome, session: Session, documents: Sequence[Document] | Sequence[Workload],
-    progress: Watch,
+    progress: Watch, say: Callable[[str], None] = lambda line: None,
 ) -> None:  # fmt: skip
-    """With an engine session that is open already. Whatever is raised, also by `progress`, what is
-    known so far is in the outcome."""
+    """With an engine session that is open already. say: hears once what there is to
+    do. Whatever is raised, also by `progress`, what is known so far is in the outcome."""
     settings, config = outcome.settings, outcome.question.config
+    from magicdec.profiles.gamma_names import told_apart
     from magicdec.profiles.tuning.acceptance import weighted
     from magicdec.profiles.tuning.tuner import Tuner
+    from magicdec.profiles.tuning.variants import Policy
 
-    outcome.env = session.environment()
-    outcome.documents = tuple(document.name for document in documents)
+    outcome.documents = session_api.digests(documents)
+    outcome.env = {**session.environment(), "documents": outcome.documents}
+    changes = outcome.question.changes
+    outcome.policies = {c.name: told_apart(c.name) for c in changes if isinstance(c, Policy)}
     outcome.warnings += [warning for document in documents for warning in document.warnings]
     drafters = weighted(
         outcome.question.drafters, outcome.weights, config, session.device, session.dtype
@@ -114,9 +121,32 @@ def tune_opened(
     longest = max((context for context in outcome.question.contexts if context), default=None)
     outcome.warnings += session.warnings(rows(longest, 1), config)  # and refuses what cannot be
     _check_drafts(outcome.question, session)
-    outcome.calibration = _calibration(session, settings, progress)
+    outcome.calibration, problem = _calibration(session, settings, progress)
+    if problem:
+        outcome.warnings.append(f"the calibration is used here and not stored: {problem}")
+    say(_size(outcome, session))
     outcome.tuner = Tuner(session, outcome.calibration, outcome.question, rows, progress)
     outcome.tuner.run()
+
+
+def _size(outcome: TuneOutcome, session: Session) -> str:
+    """How many settings are priced, and about what surveying and running the best of them takes."""
+    from magicdec.profiles.calibration_fit import shape_of
+    from magicdec.profiles.tuning.tuner import LEAST_ROWS, MOST_ROWS
+
+    asked, tokens = outcome.question, outcome.question.config.max_new_tokens
+    shape = shape_of(session.spec, session.model_name)
+    pace = Pace.of(outcome.calibration, shape, outcome.env)
+    rows, ran = min(max(*asked.batches, LEAST_ROWS), MOST_ROWS), max(asked.batches)
+    surveyed, proven = 0.0, 0.0
+    for context in asked.contexts:
+        length = min(context or shape.max_position, shape.max_position)
+        once = pace.decode(rows, length, tokens) * (1 + READ * len(asked.drafters))
+        surveyed += pace.prefill(length) + once
+        runs = (1 + asked.verify + len(asked.changes)) * asked.repeats if asked.verify else 0
+        proven += runs * pace.decode(ran, length, tokens)
+    count = len(asked.batches) * len(asked.contexts) * len(asked.drafters) * len(asked.gammas)
+    return size_line(count, surveyed + min(proven, asked.time_limit or proven), pace.guessed)
 
 
 def _check_drafts(question: Question, session: Session) -> None:
@@ -134,13 +164,15 @@ def _check_drafts(question: Question, session: Session) -> None:
         session.draft_spec(config_of(candidate, question.config))
 
 
-def _calibration(session: Session, settings: Settings, progress: Watch) -> Calibration:
-    """The stored one, or a new one, which takes its time."""
+def _calibration(
+    session: Session, settings: Settings, progress: Watch
+) -> tuple[Calibration, str]:  # fmt: skip
+    """The stored one, or a new one, which takes its time; and why that could not be stored."""
     now = fingerprint_of(session.environment())
     found = load_calibration(session.model_name, now)
     stale = "there is none yet" if found is None else found.stale_because(now)
     if found is not None and not stale:
-        return found
+        return found, ""
     from magicdec.cli.calibrating import calibrate
 
     TERMINAL.note(f"calibrating {session.model_name} on this machine first, once: {stale}")
@@ -148,4 +180,5 @@ def _calibration(session: Session, settings: Settings, progress: Watch) -> Calib
     def report(what: str, share: float | None) -> None:
         progress(f"calibrating first: {what}", share)
 
-    return calibrate(settings, "builtin:pydoc", report).calibration
+    made = calibrate(settings, "builtin:pydoc", report)
+    return made.calibration, made.problem

@@ -14,10 +14,12 @@ from magicdec.profiles.costs.shapes import ModelShape
 
 #: What a fingerprint holds, with the words that name it in messages.
 FINGERPRINT = {
-    "model": "model", "parameters": "parameters", "dtype": "dtype", "kv_dtype": "KV dtype",
-    "device": "device", "device_name": "processor", "threads": "threads",
-    "attention": "attention", "magicdec": "magicdec", "torch": "torch",
+    "model": "model", "identity": "weights", "parameters": "parameters", "dtype": "dtype",
+    "kv_dtype": "KV dtype", "device": "device", "device_name": "processor", "machine": "machine",
+    "threads": "threads", "attention": "attention", "magicdec": "magicdec", "torch": "torch",
 }  # fmt: skip
+#: Of these, what files of earlier versions lack.
+LATER = ("identity", "machine")
 
 BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}  # of an element of a dtype
 
@@ -28,6 +30,11 @@ def fingerprint_of(environment: Mapping[str, object]) -> Fingerprint:
     """The part of a session's environment that the times depend on."""
     found = {key: environment[key] for key in FINGERPRINT if key in environment}
     return {key: value if isinstance(value, int) else str(value) for key, value in found.items()}
+
+
+def brief(key: str, value: object) -> str:
+    """A part of a fingerprint for a message: of an identity its beginning."""
+    return str(value)[:8] if key == "identity" else str(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +96,15 @@ class Calibration:
         Only what both know is compared, so that a caller need not load torch to ask.
         """
         return ", ".join(
-            f"{words} {self.fingerprint[key]} → {current[key]}"
+            f"{words} {brief(key, self.fingerprint[key])} → {brief(key, current[key])}"
             for key, words in FINGERPRINT.items()
             if key in current and key in self.fingerprint and current[key] != self.fingerprint[key]
         )
+
+    @property
+    def unnamed(self) -> str:
+        """What a file of an earlier version does not name, in words; empty when it names all."""
+        return " or ".join(FINGERPRINT[key] for key in LATER if key not in self.fingerprint)
 
     def selection(self, selector: str) -> Selection | None:
         return next((s for s in self.selections if s.selector == selector), None)

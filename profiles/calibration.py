@@ -7,15 +7,17 @@ import hashlib
 import json
 import math
 import re
+import tempfile
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
 
 from magicdec.engine.errors import ConfigError
-from magicdec.kernels.cachedir import cache_root
+from magicdec.kernels.cachedir import OVERRIDE, cache_root
 from magicdec.profiles.calibrated import (
     BYTES,
     FINGERPRINT,
+    LATER,
     Accepted,
     Calibration,
     Fingerprint,
@@ -29,6 +31,7 @@ from magicdec.profiles.replacing import replacing
 
 SCHEMA = "magicdec.calibration/1"
 LARGEST = 1_000_000  # bytes of a file
+USUAL = 8192  # bytes of one, or more than most
 AGAIN = "run `magicdec calibrate` again"
 
 
@@ -53,8 +56,25 @@ def save_calibration(calibration: Calibration) -> Path:
         with replacing(path) as made:
             made.write_text(text + "\n", encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error
+        raise ConfigError(
+            f"{path}: cannot be written: {error.strerror}; make room, or set {OVERRIDE} to another "
+            "folder"
+        ) from error
     return path
+
+
+def unstorable() -> str:
+    """Why no calibration could be stored now, in a few words; empty when one could. Asked by
+    writing, since permissions alone do not tell."""
+    folder = calibrations_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"\0" * USUAL)
+            file.flush()
+    except OSError as error:
+        return f"{folder}: {error.strerror}"
+    return ""
 
 
 def as_record(calibration: Calibration) -> dict[str, Any]:
@@ -83,9 +103,12 @@ def load_calibration(
 
 def known_here() -> Fingerprint:
     """What of this machine's fingerprint can be known without torch."""
-    from magicdec.engine.environment import cpu_name
+    from magicdec.engine.environment import cpu_name, machine
 
-    return {"magicdec": version("magicdec"), "torch": version("torch"), "device_name": cpu_name()}
+    return {
+        "magicdec": version("magicdec"), "torch": version("torch"), "device_name": cpu_name(),
+        "machine": machine(),
+    }  # fmt: skip
 
 
 def read_calibration(path: Path) -> Calibration:
@@ -143,6 +166,8 @@ def _fingerprint(table: Fields) -> Fingerprint:
     table.only(set(FINGERPRINT))
     found: dict[str, str | int] = {}
     for key in FINGERPRINT:
+        if key in LATER and key not in table.data:
+            continue
         number = isinstance(table.data.get(key), int)
         found[key] = table.count(key) if number else table.text(key)
     for key in ("dtype", "kv_dtype"):

@@ -77,7 +77,7 @@ def shape_of(spec: ModelSpec, name: str) -> ModelShape:
     return ModelShape(
         name=name, layers=spec.layers, hidden=spec.hidden_size,
         intermediate=spec.intermediate_size, heads=spec.heads, kv_heads=spec.kv_heads,
-        head_dim=spec.head_dim, vocab=spec.vocab_size, max_position=spec.trained,
+        head_dim=spec.head_dim, vocab=spec.vocab_size, max_position=spec.trained_window,
         tied=spec.tied,
     )  # fmt: skip
 

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from magicdec.profiles.calibrated import FINGERPRINT, LATER, brief
+from magicdec.profiles.storage.conditions import different
 from magicdec.profiles.storage.schema import Cell, CellKey, Profile, Repeat
 
 LEVEL = 0.05
@@ -174,7 +176,8 @@ def _differences(a: Profile, b: Profile) -> list[str]:
     left, right = a.header, b.header
     env_a, env_b = left.environment, right.environment
     found = [
-        f"{name}: {env_a.get(name, 'unknown')} and {env_b.get(name, 'unknown')}"
+        f"{FINGERPRINT.get(name, name) if name in LATER else name}: "
+        f"{brief(name, env_a.get(name, 'unknown'))} and {brief(name, env_b.get(name, 'unknown'))}"
         for name in sorted({*env_a, *env_b})
         if env_a.get(name) != env_b.get(name)
     ]
@@ -182,6 +185,17 @@ def _differences(a: Profile, b: Profile) -> list[str]:
         before, after = getattr(left, name), getattr(right, name)
         if before != after:
             found.append(f"{name}: {before} and {after}")
+    if other := different(left, right):
+        found.append(f"settings: {other.replace(', now ', ' and ')}")
     if left.documents != right.documents:
         found.append("documents: other names, token counts or contents")
+    drafts = [
+        {c.key.draft: c.draft_identity for c in profile.cells if c.draft_identity is not None}
+        for profile in (a, b)
+    ]
+    found += [
+        f"weights of the draft model {name}: {identity[:8]} and {drafts[1][name][:8]}"
+        for name, identity in drafts[0].items()
+        if drafts[1].get(name, identity) != identity
+    ]
     return found

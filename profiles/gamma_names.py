@@ -29,10 +29,11 @@ def most_of(name: str) -> int:
     return read_schedule(Path(name)).most
 
 
-def told_apart(name: str) -> str:
+def told_apart(name: str, policy: GammaPolicy | None = None) -> str:
     """That name with, of a schedule's file, what it says: plan.toml@3fa2c1. A sweep that goes on
-    after the file was changed measures other cells. Raises ConfigError."""
-    policy = policy_of(name)
+    after the file was changed measures other cells. policy: what was read from it. Raises
+    ConfigError."""
+    policy = policy or policy_of(name)
     if not isinstance(policy, Schedule):
         return name
     entries = sorted((entry.batch, entry.context, entry.gamma) for entry in policy.entries)

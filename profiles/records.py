@@ -1,15 +1,23 @@
-"""Records of runs as JSON-ready data. Metric names are vLLM's."""
+"""Records of runs as JSON-ready data.
+
+Metric names are vLLM's. Its per-position rate divides by all drafts, which is
+`acceptance_rate_per_position_of_all_drafts` here; `acceptance_rate_per_position` divides by
+`drafted_per_position`, the drafts that went so far.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from magicdec.engine.events import PHASES, PhaseTimes
 from magicdec.engine.report import RunReport, Tally
 from magicdec.engine.verdict import Divergence, Losslessness
+
+if TYPE_CHECKING:
+    from magicdec.profiles.steadiness import Steadiness  # numpy, which readers do without
 
 RUN_SCHEMA = "magicdec.run/1"
 
@@ -20,17 +28,22 @@ class Speedup:
 
     decode: float | None
     end_to_end: float | None
-    prefill_s: float  # shared: the plain run did it first, and it counts once on each side
+    # Shared: the plain run did both first, and they count once on each side.
+    prefill_s: float
+    load_s: float
+    draft_load_s: float  # what the speculative run loaded besides: its own
 
     @classmethod
     def of(cls, plain: RunReport, speculative: RunReport) -> Speedup:
         """Compares times for the same number of tokens; sampled rows may end at another one."""
-        prefill, after = plain.phases.prefill, speculative.decode_seconds
+        prefill, load, own = plain.phases.prefill, plain.phases.load, speculative.phases.load
+        shared, after = load + prefill, speculative.decode_seconds
         comparable = plain.finished and speculative.finished
         if not (comparable and plain.decode_tokens and speculative.decode_tokens and after):
-            return cls(None, None, prefill)
+            return cls(None, None, prefill, load, own)
         before = plain.decode_seconds * speculative.decode_tokens / plain.decode_tokens
-        return cls(before / after, (prefill + before) / (prefill + after), prefill)
+        whole = (shared + before) / (shared + own + after)
+        return cls(before / after, whole, prefill, load, own)
 
 
 def run_record(
@@ -45,12 +58,13 @@ def run_record(
     lossless: Losslessness | None = None,
     predicted: Mapping[str, Any] | None = None,
     gamma: Mapping[str, Any] | None = None,
+    steadiness: Steadiness | None = None,
 ) -> dict[str, Any]:
     """The document of `run --json`. What was not measured is null, never 0.
 
     `error` is what ended the run early. With `baseline` (the plain run of --compare) come its
     numbers, the speedup and the verdict. `predicted` is what the calibration said of the run,
-    `gamma` how γ was chosen.
+    `gamma` how γ was chosen, `steadiness` how far the machine disturbed the comparison.
     """
     record: dict[str, Any] = {
         "schema": RUN_SCHEMA,
@@ -65,10 +79,16 @@ def run_record(
             "num_spec_steps": report.num_spec_steps,
             "num_draft_tokens": report.num_draft_tokens,
             "num_accepted_draft_tokens": report.num_accepted_draft_tokens,
+            "num_cut_draft_tokens": report.num_cut_draft_tokens,
+            "num_spec_tokens": report.num_spec_tokens,
             "draft_acceptance_rate": report.acceptance_rate,
             "mean_acceptance_length": report.mean_acceptance_length,
             "acceptance_rate_per_position": list(report.acceptance_rate_per_position),
             "drafted_per_position": list(report.drafted_per_position),
+            "accepted_per_position": list(report.accepted_per_position),
+            "acceptance_rate_per_position_of_all_drafts": list(
+                report.acceptance_rate_per_position_of_all
+            ),
             "accepted_per_step": list(report.histogram),
             "siblings_tried": list(report.siblings_tried),
             "siblings_accepted": list(report.siblings_accepted),
@@ -93,11 +113,18 @@ def run_record(
             "phases_s": _phases(baseline.phases),
             "rows": _rows(baseline),
         }
+        spread = None
+        if steadiness is not None and speedup.decode is not None:
+            spread = steadiness.speedups(speedup.decode)
         record["speedup"] = {
             "decode": speedup.decode,
+            "decode_range": None if spread is None else list(spread),
             "end_to_end": speedup.end_to_end,
             "shared_prefill_s": speedup.prefill_s,
+            "shared_load_s": speedup.load_s,
+            "draft_load_s": speedup.draft_load_s,
         }
+        record["steadiness"] = None if steadiness is None else steadiness.to_json()
         record["lossless"] = _lossless(lossless)
     return record
 

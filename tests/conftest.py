@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import functools
 import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,6 +102,12 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_checkpoint(tmp_path_factory.mktemp("checkpoint") / "tiny")
 
 
+@pytest.fixture
+def make_checkpoint() -> Any:
+    """make_checkpoint(folder, seed=0, num_hidden_layers=2, ...): see `save_checkpoint`."""
+    return save_checkpoint
+
+
 @functools.cache
 def make_tokenizer() -> Any:
     """128 words: token i is written "w<i>", words are joined by spaces."""
@@ -184,6 +195,21 @@ def decode() -> Any:
     return run
 
 
+@pytest.fixture
+def signals() -> Iterator[None]:
+    """Signals as the command line takes them; afterwards as they were."""
+    from magicdec.cli import interrupts
+
+    before, hook = {n: signal.getsignal(n) for n in interrupts.DEFAULTS}, sys.unraisablehook
+    for number, default in interrupts.DEFAULTS.items():
+        signal.signal(number, default)
+    interrupts.exit_at_once()
+    yield
+    sys.unraisablehook = hook
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 @functools.cache
 def make_prompt(length: int, seed: int = 0) -> tuple[int, ...]:
     import random
@@ -214,3 +240,37 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "native").symlink_to(kernels)
     monkeypatch.setenv(OVERRIDE, str(folder))
     return folder
+
+
+@pytest.fixture(autouse=True)
+def idle_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What else runs on the machine of the tests is no matter of theirs."""
+    monkeypatch.setattr("magicdec.profiles.steadiness.QUIET_SCATTER", 1e9)
+    monkeypatch.setattr("magicdec.profiles.steadiness.QUIET_OTHERS", 1.0)
+
+
+_HOLD = """
+import sys
+from filelock import FileLock
+with FileLock(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def hold_lock(path: Path) -> Iterator[int]:
+    """Another process holds the lock `path` inside the block; gives its id."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with subprocess.Popen(
+        [sys.executable, "-c", _HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        yield process.pid
+        process.stdin.close()
+
+
+@pytest.fixture
+def hold() -> Callable[[Path], AbstractContextManager[int]]:
+    return hold_lock

@@ -12,7 +12,7 @@ import sys
 import time
 import types
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from magicdec.engine.events import (
 )
 from magicdec.engine.report import RunReport
 from magicdec.engine.selectors.base import KVSelector
+from magicdec.engine.turns import block_tokens, take_turns
 
 PROSE = (
     "The argument parser reads the options one after the other and keeps what it does not know "
@@ -147,6 +148,12 @@ class FakeSession:
             a.token_ids == b.token_ids for a, b in zip(plain.rows, speculative.rows, strict=True)
         ))  # fmt: skip
 
+    def compare(self, config: DecodeConfig) -> Iterator[tuple[bool, Event]]:
+        runs = [self.run(replace(config, gamma=0)), self.run(config)]
+        block = block_tokens(len(self._requests), config.max_new_tokens)
+        for number, event in take_turns(runs, block, lambda: lambda: None):
+            yield number == 1, event
+
     def run(self, config: DecodeConfig) -> Iterator[Event]:
         requests = self._requests
         self.configs.append(config)
@@ -204,20 +211,23 @@ def _output(row: int, count: int) -> tuple[tuple[int, ...], str]:
 
 
 def _share(row: int, done: int, gamma: int, limit: int, dice: random.Random) -> RowStep:
-    accepted = 0
-    while accepted < gamma and dice.random() < 0.72:
-        accepted += 1
-    tokens = tuple(range(done, min(done + accepted + 1, limit)))
+    confirmed = 0
+    while confirmed < gamma and dice.random() < 0.72:
+        confirmed += 1
+    tokens = tuple(range(done, min(done + confirmed + 1, limit)))
+    accepted = min(confirmed, len(tokens))
+    cut = gamma - accepted if len(tokens) <= confirmed else 0
     words = [_word(row, i) for i in tokens]
     chars = sum(len(word) for word in words[:accepted])
-    return RowStep(row, tokens, "".join(words), gamma, accepted, chars)
+    return RowStep(row, tokens, "".join(words), gamma, accepted, chars, cut=cut)
 
 
 def _phases(gamma: int, dice: random.Random) -> PhaseTimes:
     noise = 1 + dice.random() / 10
     if not gamma:
         return PhaseTimes(verify=0.0412 * noise, commit=0.0003, other=0.0004)
-    return PhaseTimes(0.0, 0.0, 0.0071 * gamma * noise, 0.0489 * noise, 0.0009, 0.0006)
+    draft, verify = 0.0071 * gamma * noise, 0.0489 * noise
+    return PhaseTimes(draft=draft, verify=verify, commit=0.0009, other=0.0006)
 
 
 def install(session: FakeSession) -> None:

@@ -68,6 +68,15 @@ MODELS = {
 }  # fmt: skip
 
 
+PENALTIES = st.one_of(
+    st.just({}),
+    st.fixed_dictionaries({}, optional={
+        "repetition_penalty": st.sampled_from([0.7, 1.05, 1.3, 3.0]),
+        "presence_penalty": st.floats(-2, 2), "frequency_penalty": st.floats(-2, 2),
+    }),
+)  # fmt: skip
+
+
 @st.composite
 def runs(draw: Any) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """A model, what plain decoding is told, and what the others are told besides."""
@@ -112,14 +121,14 @@ def runs(draw: Any) -> tuple[str, dict[str, Any], dict[str, Any]]:
 @given(
     run=runs(), lengths=st.lists(st.integers(1, 60), min_size=1, max_size=5),
     slots=st.integers(1, 5), attention=st.sampled_from(["sdpa", "reference", "auto"]),
-    seed=st.none() | st.integers(0, 9),
+    seed=st.none() | st.integers(0, 9), penalties=PENALTIES,
 )  # fmt: skip
 @settings(
     max_examples=int(os.environ.get("MAGICDEC_EXAMPLES", EXAMPLES)), deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )  # fmt: skip
 def test_greedy_text_is_plain_decodings_whatever_is_set(
-    tiny, prompt, decode, run, lengths, slots, attention, seed
+    tiny, prompt, decode, run, lengths, slots, attention, seed, penalties
 ):
     kind, common, own = run
     model = tiny(kind, **MODELS[kind]).ours
@@ -128,15 +137,16 @@ def test_greedy_text_is_plain_decodings_whatever_is_set(
     slots = min(slots, len(prompts))
     room = capacity(DecodeConfig(**common, **own), max(lengths))
     own.update(draft_decoder=other, slots=slots, attention=attention, capacity=room)
-    plain = decode(model, prompts, gamma=0, **common)
-    got = decode(model, prompts, **common, **own)
+    greedy = SamplingConfig(**penalties)
+    plain = decode(model, prompts, sampling=greedy, gamma=0, **common)
+    got = decode(model, prompts, sampling=greedy, **common, **own)
     assert (got.tokens, got.reasons, got.texts) == (plain.tokens, plain.reasons, plain.texts)
     for step in got.steps:
         assert all(0 <= r.accepted <= r.depth <= r.drafted for r in step.rows)
     # Sampled: the seed and the row's own text decide, unless the clock does.
     if seed is None or isinstance(own["gamma_policy"], Auto):
         return
-    sampling = SamplingConfig(temperature=1.1, top_k=9, top_p=0.9, seed=seed)
+    sampling = SamplingConfig(1.1, top_k=9, top_p=0.9, seed=seed, **penalties)
     once = decode(model, prompts, sampling=sampling, **common, **own)
     again = decode(model, prompts, sampling=sampling, **common, **own)
     assert once.tokens == again.tokens

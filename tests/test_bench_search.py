@@ -12,5 +12,5 @@ def test_a_figure_for_keys_of_each_storage_and_for_codes(monkeypatch):
     assert [m.name.rpartition("300, ")[2] for m in found] == [
         "keys, fp32", "keys, bf16", "codes of fp32",
     ]  # fmt: skip
-    assert all(m.value > 0 and m.at_most and "torch" in m.note for m in found)
+    assert all(m.at_most and "torch" in m.note and (m.value or m.error) for m in found)
     assert [m.goal for m in found] == [1.3, None, None]

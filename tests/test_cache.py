@@ -187,7 +187,7 @@ def test_a_selector_that_fails_is_named_with_its_reason(tiny, prompt, decode, mo
         raise KeyError("first line\nsecond")
 
     for result, message in (
-        (fail, "selector Crooked failed: KeyError"),
+        (fail, "selector Crooked failed in select: KeyError"),
         (lambda k, b: None, "NoneType"),
     ):
         monkeypatch.setattr(Crooked, "result", staticmethod(result))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from filelock import FileLock
 
 from magicdec.cli.main import run_command_line
 from magicdec.engine.prefill_files import PrefillFiles
@@ -82,10 +83,10 @@ def test_prefills_without_their_description_are_listed(
 
 
 def test_a_model_that_is_being_converted_is_left_alone(
-    cache: Path, capsys: pytest.CaptureFixture[str]
+    cache: Path, capsys: pytest.CaptureFixture[str], hold: Callable[..., Any]
 ) -> None:
-    with FileLock(cache / "models" / ".tiny-0123.lock"):
+    with hold(cache / "models" / ".tiny-0123.lock") as pid:
         assert run_command_line(["cache", "clear", "--models"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert "tiny-0123" in line and "another process" in line
+    assert "tiny-0123" in line and f"process {pid}" in line
     assert list(cache.rglob("*.safetensors"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,10 @@ def magicdec(
     document.write_text("All the world is a stage, and all the men and women merely players. " * 3)
     monkeypatch.setattr("platformdirs.user_config_dir", lambda name: str(tmp_path / "user"))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MAGICDEC_BUDGET", "40")  # as an option it is refused where it means nothing
 
     def run(*arguments: str, code: int = 0) -> dict[str, Any]:
-        fixed = ["run", str(document), "--model", str(model), "--json", "--quiet", "--budget", "40"]
+        fixed = ["run", str(document), "--model", str(model), "--json", "--quiet"]
         assert run_command_line([*fixed, *arguments]) == code, capsys.readouterr().err
         record: dict[str, Any] = json.loads(capsys.readouterr().out)
         return record
@@ -222,3 +224,76 @@ def test_a_draft_that_cannot_be_used_is_refused_in_one_line(
     ) == code  # fmt: skip
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
+
+
+def test_penalties_reach_the_text_and_the_record(magicdec: Callable[..., dict[str, Any]]) -> None:
+    common = ("--max-new-tokens", "30", "--ignore-eos", "--batch", "2")
+    penalties = (
+        "--repetition-penalty", "1.3", "--presence-penalty", "-0.5", "--frequency-penalty", "0.75",
+    )  # fmt: skip
+    record = magicdec("--compare", *common, *penalties)
+    assert record["lossless"]["ok"] is True and record["lossless"]["identical"] is True
+    config = record["config"]
+    found = [config[f"{name}_penalty"] for name in ("repetition", "presence", "frequency")]
+    assert found == [1.3, -0.5, 0.75]
+    texts = [row["token_ids"] for row in record["rows"]]
+    assert texts != [row["token_ids"] for row in magicdec(*common)["rows"]]
+
+
+ASKED = {
+    "do_sample": True, "temperature": 0.6, "top_p": 0.95, "top_k": 0, "repetition_penalty": 1.05,
+    "no_repeat_ngram_size": 3, "suppress_tokens": None, "max_new_tokens": 99,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("asked", "options", "said"),
+    [
+        (ASKED, (), "asks for repetition_penalty 1.05, no_repeat_ngram_size 3, temperature 0.6, "
+         "top_p 0.95; unasked, this run does without, unlike transformers: add "
+         "--repetition-penalty 1.05 --temperature 0.6 --top-p 0.95; there is no option for "
+         "no_repeat_ngram_size"),
+        (ASKED, ("--temperature", "0.6", "--top-p", "0.95", "--repetition-penalty", "1.2"),
+         "asks for no_repeat_ngram_size 3; unasked, this run does without, unlike transformers: "
+         "there is no option for no_repeat_ngram_size"),
+        ({"repetition_penalty": 1.1}, (), "asks for repetition_penalty 1.1; unasked, this run "
+         "does without, unlike transformers: add --repetition-penalty 1.1"),
+        ({"repetition_penalty": 1.1}, ("--repetition-penalty", "1.1"), None),
+        ({"do_sample": True}, (), "asks for temperature 1.0; unasked, this run does without, "
+         "unlike transformers: add --temperature 1"),
+        ({"do_sample": False, "temperature": 0.6, "repetition_penalty": 1.0}, (), None),
+        ({"stop_strings": ["x"], "bad_words_ids": [[1]]}, (), "asks for bad_words_ids a list of 1 "
+         "items, stop_strings a list of 1 items; unasked, this run does without, unlike "
+         "transformers: add --stop TEXT; there is no option for bad_words_ids"),
+    ],
+)  # fmt: skip
+def test_what_generation_config_asks_for_is_named_and_not_done(
+    magicdec: Callable[..., dict[str, Any]], model: Path, tmp_path: Path, asked: dict[str, Any],
+    options: tuple[str, ...], said: str | None,
+) -> None:  # fmt: skip
+    folder = Path(shutil.copytree(model, tmp_path / "asking"))
+    (folder / "generation_config.json").write_text(json.dumps(asked))
+    common = ("--max-new-tokens", "6", *options)
+    record = magicdec("--model", str(folder), *common)
+    assert [row["token_ids"] for row in record["rows"]] == [
+        row["token_ids"] for row in magicdec(*common)["rows"]
+    ]
+    told = [warning for warning in record["warnings"] if "generation_config.json" in warning]
+    assert told == ([] if said is None else [f"generation_config.json of {folder} {said}"])
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "expected"),
+    [
+        ("--repetition-penalty", "0", "0.01..100"), ("--repetition-penalty", "-1", "0.01..100"),
+        ("--presence-penalty", "2.5", "-2..2"), ("--frequency-penalty", "-3", "-2..2"),
+        ("--frequency-penalty", "nan", "-2..2"), ("--presence-penalty", "much", "-2..2"),
+    ],
+)  # fmt: skip
+def test_penalties_out_of_range_are_refused(
+    option: str, value: str, expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command_line(["run", "builtin:pydoc", option, value]) == 2
+    error = capsys.readouterr().err
+    assert f"{option} must be a number in {expected}, got" in error
+    assert len(error.splitlines()) == 1

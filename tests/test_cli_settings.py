@@ -38,7 +38,7 @@ def test_every_knob_has_help_and_a_valid_default() -> None:
         assert knob.help and knob.group
         if knob.default is None:
             assert knob.unset, f"{knob.name} must say what leaving it out means"
-        elif knob.kind not in ("list", "map"):
+        elif knob.kind not in ("list", "ids", "map"):
             assert knob.check(knob.default, "here") == knob.default
 
 
@@ -71,6 +71,20 @@ def test_lists_maps_and_booleans_from_every_source() -> None:
     from_flags = resolve(flags, {}).settings
     assert from_flags.stop == ("y", "z") and not from_flags.ignore_eos
     assert from_flags.selector_option == {"a": "1", "b": "x=y"}
+
+
+def test_stop_tokens_are_numbers_wherever_they_come_from(home: Path) -> None:
+    Path("magicdec.toml").write_text("stop-token = [2, 0]")
+    assert resolve({}, {}).settings.stop_token == (2, 0)
+    assert resolve({}, {"MAGICDEC_STOP_TOKEN": "7"}).settings.stop_token == (7,)
+    found = resolve({"stop_token": ["5", "9"]}, {}).settings
+    assert found.stop_token == found.decode_config().stop_tokens == (5, 9)
+    for wrong in ("x", "-1", "1.5", "[1]"):
+        with pytest.raises(ConfigError, match=r"--stop-token must be a token's number in 0\.\."):
+            resolve({"stop_token": [wrong]}, {})
+    Path("magicdec.toml").write_text("stop-token = [true]")
+    with pytest.raises(ConfigError, match="stop-token must be a token's number"):
+        resolve({}, {})
 
 
 def test_an_empty_variable_counts_as_unset() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -102,7 +103,7 @@ def test_a_closed_pipe_is_no_error_message() -> None:
     assert result.stdout == "term,definition\n" and result.stderr == ""
 
 
-@pytest.mark.parametrize("sent", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("sent", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_ctrl_c_while_starting_is_one_line_whatever_is_half_imported(sent: str) -> None:
     code = (
         "import os, signal, sys; from magicdec.cli import interrupts; interrupts.exit_at_once()\n"
@@ -117,8 +118,8 @@ def test_ctrl_c_while_starting_is_one_line_whatever_is_half_imported(sent: str) 
     assert result.stdout == "display closed\n"
 
 
-def test_once_the_engine_is_imported_ctrl_c_is_pythons_own(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_once_the_engine_is_imported_ctrl_c_is_an_exception(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, signals: None
 ) -> None:
     document = tmp_path / "doc.txt"
     document.write_text("text")
@@ -128,32 +129,25 @@ def test_once_the_engine_is_imported_ctrl_c_is_pythons_own(
         during.append(signal.getsignal(signal.SIGINT))
 
     monkeypatch.setattr("magicdec.engine.session.open_session", opened)
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        interrupts.exit_at_once()
-        assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
-        session_api.open_session([str(document)], Settings(), lambda what, share: None)
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert during == [signal.default_int_handler]
+    assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    session_api.open_session([str(document)], Settings(), lambda what, share: None)
+    assert during == [interrupts._interrupt]
 
 
-def test_an_ignored_ctrl_c_stays_ignored() -> None:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        interrupts.exit_at_once()
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGINT, before)
+def test_an_ignored_ctrl_c_stays_ignored(signals: None) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    interrupts.exit_at_once()
+    interrupts.raise_again()
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    assert signal.getsignal(signal.SIGTERM) is interrupts._interrupt
 
 
 @pytest.mark.parametrize(
     ("line", "code", "said"),
     [
         ("run - <&-", 2, "standard input is closed; give a file"),
-        ("terms >&-", 1, "standard output is closed"),
-        ("terms >/dev/full", 1, "cannot write: No space left on device"),
+        ("terms >&-", 1, "cannot write to standard output: it is closed"),
+        ("terms >/dev/full", 1, "cannot write to standard output: No space left on device"),
         ("run ''", 2, "a document name is empty"),
     ],
 )
@@ -163,3 +157,38 @@ def test_unusable_streams_and_names_are_one_line(line: str, code: int, said: str
     assert result.returncode == code
     assert said in result.stderr and "-v shows" not in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_what_writes_nothing_to_stdout_does_not_need_it(tmp_path: Path) -> None:
+    """And no file that it opens gets the number of the closed one."""
+    text = f"exec {sys.executable} -m magicdec.cli"
+    predict = "predict --hardware H100 --model llama-3.1-8b --alpha .8 --format csv"
+    done = subprocess.run(
+        f"{text} {predict} -o cells.csv >&-", shell=True, cwd=tmp_path, capture_output=True
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert (tmp_path / "cells.csv").read_text().startswith("model,hardware,draft,batch")
+    done = subprocess.run(
+        f"{text} profile record none.txt -o p.jsonl --context 9 >&-",
+        shell=True, cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 2 and "there is no file 'none.txt'" in done.stderr
+    done = subprocess.run(
+        f"{text} run none.txt >&-", shell=True, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 1 and "standard output: it is closed" in done.stderr
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_greek_letters_are_written_by_name_where_the_encoding_lacks_them(encoding: str) -> None:
+    env = {**os.environ, "PYTHONIOENCODING": encoding, "COLUMNS": "80"}
+    pages = ["terms", "--help", "run --help", "tune --help", "predict --help"]
+    pages += [f"profile {name} --help" for name in ("record", "survey")]
+    for page in pages:
+        done = subprocess.run(
+            [sys.executable, "-m", "magicdec.cli", *page.split()], capture_output=True, env=env
+        )
+        text = done.stdout.decode(encoding)
+        assert done.returncode == 0 and "?" not in text and "gamma" in text
+        wide = [line for line in text.splitlines() if len(line) > 80]
+        assert not wide, "laid out with the names in it"

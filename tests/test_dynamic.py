@@ -350,7 +350,8 @@ class CrookedIndex(KeyIndex):
 
 
 @pytest.mark.parametrize(
-    "fails,message", [(False, r"returned \[1, 2, 3\], not \[1, 2, 8\]"), (True, "failed: KeyError")]
+    "fails,message",
+    [(False, r"returned \[1, 2, 3\], not \[1, 2, 8\]"), (True, "failed in choose: KeyError")],
 )
 def test_a_strangers_mistake_is_named(tiny, prompt, decode, monkeypatch, fails, message):
     monkeypatch.setattr(Crooked, "fails", fails)

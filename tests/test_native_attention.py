@@ -221,20 +221,12 @@ def test_a_compiler_that_fails_is_named(compiler, cause, no_cache, monkeypatch, 
     assert cause in notice and "\n" not in notice
 
 
-def test_a_library_that_does_not_load_is_built_again(kernel, no_cache):
-    path = native.library_path(native.find_compiler())
-    path.parent.mkdir()
-    path.write_bytes(b"not a library")
-    CpuAttention(lambda _what: None)
-    assert path.stat().st_size > 10_000
-
-
 def test_two_processes_build_at_once(kernel, no_cache):
     script = (
         "from magicdec.kernels.native import load\n"
         "lines = []\n"
         "assert load(lines.append).magicdec_attention\n"
-        "print(len(lines))\n"
+        "print(sum(line.startswith('building') for line in lines))\n"
     )
     running = [
         subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, env=os.environ)
@@ -242,8 +234,9 @@ def test_two_processes_build_at_once(kernel, no_cache):
     ]
     said = [process.communicate()[0].decode().strip() for process in running]
     assert [process.returncode for process in running] == [0, 0]
-    assert set(said) <= {"0", "1"} and "1" in said
-    assert [p.suffix for p in (no_cache / "native").iterdir()] == [".so"]  # nothing left behind
+    assert sorted(said) == ["0", "1"]  # one built, the other waited
+    kept = sorted(p.suffix or p.name for p in (no_cache / "native").iterdir())
+    assert kept == [".lock", ".so"]  # nothing left behind
     lines = []
     native.load(lines.append)
     assert lines == []  # built already

@@ -58,10 +58,13 @@ def test_complete_run() -> None:
     assert (report.num_spec_steps, report.num_draft_tokens) == (4, 10)
     assert report.num_accepted_draft_tokens == 6
     assert report.acceptance_rate == pytest.approx(0.6)
-    assert report.mean_acceptance_length == pytest.approx(2.5)
+    assert report.num_spec_tokens == 9 and report.num_cut_draft_tokens == 0
+    assert report.mean_acceptance_length == pytest.approx(9 / 4), "row 0 ended with a draft token"
     assert report.histogram == (1, 1, 1, 1)
     assert report.acceptance_rate_per_position == pytest.approx((3 / 4, 2 / 4, 1 / 2))
     assert report.drafted_per_position == (4, 4, 2), "the second step drafted two"
+    assert report.accepted_per_position == (3, 2, 1)
+    assert report.acceptance_rate_per_position_of_all == (3 / 4, 2 / 4, 1 / 4), "as vLLM has it"
     assert report.phases == TOTAL
     assert report.decode_tokens == 10
     assert report.decode_seconds == pytest.approx(3.5)

@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from tokenizers import Tokenizer as Backend
+from tokenizers.models import WordLevel
+
+from magicdec.engine.config import DecodeConfig
+from magicdec.engine.errors import ConfigError
+from magicdec.engine.request import Request
+from magicdec.engine.row import Row
+from magicdec.engine.text.tokenizer import Tokenizer
 
 NEW = 20
 
@@ -45,6 +53,42 @@ def test_stop_string_at_every_offset_of_a_block(tiny, prompt, decode, plain):
             assert got.tokens == [plain[: last + 1]], (stop, gamma)
             assert got.texts == [text[:cut]]
             assert got.reasons == ["stop"]
+
+
+def test_a_stop_token_at_every_offset_of_a_block(tiny, prompt, decode, plain):
+    never = next(token for token in range(128) if token not in plain)
+    for token in dict.fromkeys(plain):
+        first = plain.index(token)
+        for gamma in (0, 3, 7):
+            got = decode(
+                tiny().ours, [prompt(50)], gamma=gamma, selector="full", max_new_tokens=NEW,
+                ignore_eos=True, stop_tokens=(never, token),
+            )  # fmt: skip
+            assert got.tokens == [plain[: first + 1]], (token, gamma)
+            assert got.texts == [" ".join(f"w{t}" for t in plain[:first])]
+            assert got.reasons == ["stop"]
+
+
+def test_a_stop_that_is_a_special_tokens_text_stops_there(prompt):
+    backend = Backend(WordLevel({f"w{i}": i for i in range(128)}, unk_token="w0"))
+    backend.add_special_tokens(["w7"])  # its text is in no decoded text
+    for stop, said in ((("w7",), (3, 7)), (("w", "w7"), (3,)), (("7",), (3, 7, 5, 9))):
+        config = DecodeConfig(max_new_tokens=4, stop=stop)
+        row = Row(Request("doc", tuple(prompt(5)), 0), 0, config, Tokenizer(backend), ())
+        assert row.take([3, 7, 5, 9])[0] == said
+        assert row.finish_reason == ("length" if len(said) == 4 else "stop")
+
+
+@pytest.mark.parametrize("stop", ["\\n", "\\n\\n", "\\t"])
+def test_a_stop_that_only_looks_like_a_line_break_is_explained(stop):
+    with pytest.raises(ConfigError, match=r"a shell writes those as \$'"):
+        DecodeConfig(stop=(stop,))
+    DecodeConfig(stop=("\n", "\\nabla"))  # a real one, and TeX
+
+
+def test_a_stop_token_that_the_model_has_not_is_refused(tiny, prompt, decode):
+    with pytest.raises(ConfigError, match="stop-token 128 is beyond the model's vocabulary of 128"):
+        decode(tiny().ours, [prompt(9)], gamma=0, max_new_tokens=2, stop_tokens=(128,))
 
 
 @pytest.mark.parametrize("selector", ["full", "window"])

@@ -47,7 +47,7 @@ def test_windows_by_configuration(name, tmp_path):
     scaled = {**sizes, "max_position_embeddings": most, "rope_theta": 1e4, "rope_scaling": rope}
     (tmp_path / "config.json").write_text(json.dumps(scaled))
     spec = ModelSpec.from_hf(AutoConfig.from_pretrained(tmp_path))
-    assert spec.trained == expected
+    assert spec.trained_window == expected
     assert spec.max_position == most  # what frequencies are computed with stays
     assert read_config(tmp_path / "config.json").max_position == expected
 

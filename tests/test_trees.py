@@ -257,7 +257,8 @@ def test_a_report_counts_nodes_depths_and_siblings(tiny, prompt, decode):
     full = [row for row in rows if row.depth == 2]
     assert {row.drafted for row in full} == {3}
     assert tally.num_draft_tokens == sum(row.drafted for row in rows)
-    assert tally.mean_acceptance_length == 1 + sum(r.accepted for r in rows) / tally.num_spec_steps
+    length = 1 + sum(r.accepted for r in rows) / tally.num_spec_steps
+    assert tally.mean_acceptance_length == pytest.approx(length)
     assert tally.drafted_per_position[1] == len(full)
     assert len(tally.histogram) == 3 and sum(tally.histogram) == tally.num_spec_steps
     # Every speculative step tries the root's first child; the second only after that.

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from magicdec.engine.clock import Clock
+from magicdec.engine.config import SamplingConfig
 from magicdec.engine.engine import Engine
 from magicdec.engine.events import PHASES
 from magicdec.engine.lossless import compare
@@ -74,6 +75,28 @@ def test_two_tokens_of_equal_logit_are_a_tie(tiny, verdict):
     found = verdict(alter, model=twin)
     assert found.divergences[0].tie and found.ok and not found.identical
     assert abs(found.divergences[0].gap) <= found.divergences[0].tolerance
+
+
+def test_penalties_decide_what_is_a_tie(tiny, prompt, decode):
+    """By a penalty of their difference the two likeliest tokens tie; without it they do not."""
+    model, text = tiny().ours, prompt(40)
+    backend, request = get_backend("sdpa", CPU), Request("d", text, 0)
+    with torch.no_grad():
+        logits = tiny().theirs(torch.tensor([text])).logits[0, -1]
+    fresh = torch.tensor([token not in text for token in range(128)])
+    best = int(logits.argmax())
+    first = decode(model, [text], gamma=0, max_new_tokens=1).tokens[0]
+    assert first == [best]
+    other = int(
+        logits.masked_fill(~fresh, -1e9).masked_fill(torch.arange(128) == best, -1e9).argmax()
+    )
+    assert best in text and logits[other] > 0
+    penalty = float(logits[best] / logits[other])
+    for factor, tie in ((1.0, True), (1.2, False)):
+        sampling = SamplingConfig(repetition_penalty=penalty * factor)
+        found = compare(model, backend, [request], [[best]], [[other]], width=4, sampling=sampling)
+        assert found.ok is tie
+    assert not compare(model, backend, [request], [[best]], [[other]], width=4).ok
 
 
 def test_first_difference():

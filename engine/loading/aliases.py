@@ -97,7 +97,10 @@ def pull(alias: str, progress: Progress) -> Path:
     if alias not in ALIASES:
         raise ModelError(f"no alias {alias!r}; there is: {', '.join(ALIASES)}")
     known = ALIASES[alias]
-    cache.ensure(known.entry, known.cache_source, lambda folder: known.build(folder, progress))
+    cache.ensure(
+        known.entry, known.cache_source, lambda folder: known.build(folder, progress),
+        say=lambda what: progress(what, None),
+    )  # fmt: skip
     return known.entry
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor
 
+from magicdec.engine.loading.seals import Check
 from magicdec.engine.model.spec import ModelSpec
 from magicdec.engine.text.tokenizer import Tokenizer
 
@@ -26,3 +28,12 @@ class Checkpoint:
     spec: ModelSpec
     weights: Mapping[str, Tensor]
     tokenizer: Tokenizer
+    check: Check | None = None  # of a converted model: whether it is as it was made
+    asked: Mapping[str, Any] = field(default_factory=dict)  # see `generation.asked_of`
+
+    notices: tuple[str, ...] = ()  # what the user should know of these files
+
+    def require_intact(self, *, wait: bool = True) -> None:
+        """Raises WrongWeightsError for weights that have changed since they were made."""
+        if self.check is not None:
+            self.check.require(wait=wait)

@@ -33,18 +33,26 @@ def open_gguf(name: str, file: Path, progress: Progress) -> Checkpoint:
     status = path.stat()
     place = hashlib.sha256(str(path).encode()).hexdigest()[:12]
     source = {"path": str(path), "size": status.st_size, "mtime_ns": status.st_mtime_ns}
-    return open_entry(name, cache.models_folder() / f"{path.stem}-{place}", source, build)
+    return open_entry(name, cache.models_folder() / f"{path.stem}-{place}", source, build, progress)
 
 
 def open_entry(
-    name: str, entry: Path, source: cache.Source, build: Callable[[Path], None]
+    name: str,
+    entry: Path,
+    source: cache.Source,
+    build: Callable[[Path], None],
+    progress: Progress,
 ) -> Checkpoint:
     """Opens `entry`, building it when it is absent or from another source, or does not open."""
-    cache.ensure(entry, source, build)
+
+    def say(what: str) -> None:
+        progress(what, None)
+
+    cache.ensure(entry, source, build, say)
     try:
         return _open(name, entry)
     except ModelError:  # the manifest fits, but the large file's header does not
-        cache.rebuild(entry, source, build, unless=lambda: _opens(name, entry))
+        cache.rebuild(entry, source, build, say, unless=lambda: _opens(name, entry))
         return _open(name, entry)
 
 
@@ -63,7 +71,11 @@ def _open(name: str, entry: Path) -> Checkpoint:
     # Not when it is converted: entries of earlier versions have the named ids only.
     ends = all_ends(spec.eos_ids, partial(_token_of_file, tokenizer.backend))
     return Checkpoint(
-        name=name, spec=replace(spec, eos_ids=ends), weights=weights, tokenizer=tokenizer
+        name=name,
+        spec=replace(spec, eos_ids=ends),
+        weights=weights,
+        tokenizer=tokenizer,
+        check=cache.check(entry),
     )
 
 

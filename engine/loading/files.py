@@ -43,7 +43,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def read_json_if_any(path: Path) -> dict[str, Any]:
     """As `read_json`, but a missing file reads as an empty object."""
-    return read_json(path) if path.exists() else {}
+    return read_json(path) if os.path.exists(path) else {}
 
 
 def one_line(error: BaseException, limit: int = 200) -> str:

@@ -6,8 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from magicdec.engine.errors import ModelError
+from magicdec.engine.harmless import brief
+from magicdec.engine.loading.announced import as_announced
 from magicdec.engine.loading.checkpoint import Checkpoint
+from magicdec.engine.loading.config_values import check_values
 from magicdec.engine.loading.files import one_line, read_json, read_json_if_any
+from magicdec.engine.loading.generation import FILE, asked_of
 from magicdec.engine.loading.quiet import quiet_transformers
 from magicdec.engine.loading.tokenizer_files import read_tokenizer
 from magicdec.engine.loading.weights import open_weights
@@ -18,17 +22,22 @@ def open_folder(name: str, folder: Path) -> Checkpoint:
     """Opens `folder`. Raises ModelError for what is missing, damaged or not supported."""
     config = read_json(folder / "config.json")
     spec = read_spec(folder, config)
+    weights = open_weights(folder, spec)
+    spec, notices = as_announced(folder, config, spec, weights)
     return Checkpoint(
         name=name,
         spec=spec,
-        weights=open_weights(folder, spec),
+        weights=weights,
         tokenizer=read_tokenizer(folder, spec.vocab_size),
+        asked=asked_of(folder),
+        notices=notices,
     )
 
 
 def read_spec(folder: Path, config: dict[str, Any]) -> ModelSpec:
     """The specification that `folder`'s config.json, already read, describes."""
     _refuse(folder, config)
+    check_values(folder / "config.json", config)
     from transformers import AutoConfig  # over a second to import; the refusals above do not wait
 
     try:
@@ -59,6 +68,11 @@ def _refuse(folder: Path, config: dict[str, Any]) -> None:
             f"architecture {kind!r} in {folder} is not supported; "
             f"choose a model of type {', '.join(SUPPORTED)}"
         )
+    if config.get("is_causal") is False:
+        raise ModelError(
+            f"{folder} sees what follows each token (is_causal is false), so it cannot be decoded "
+            "one token after the other; choose a causal model"
+        )
     if (quantized := config.get("quantization_config")) is not None:
         method = quantized.get("quant_method") if isinstance(quantized, dict) else quantized
         raise ModelError(
@@ -73,8 +87,15 @@ def _refuse(folder: Path, config: dict[str, Any]) -> None:
 
 def _eos_ids(folder: Path, config: dict[str, Any]) -> tuple[int, ...]:
     """generation_config.json knows best: chat models end a turn with other tokens than a text."""
-    for source in (read_json_if_any(folder / "generation_config.json"), config):
+    for source in (read_json_if_any(folder / FILE), config):
         ids = source.get("eos_token_id")
         if ids is not None:
-            return tuple(ids) if isinstance(ids, list) else (ids,)
+            found = ids if isinstance(ids, list) else [ids]
+            for id in found:
+                if type(id) is not int:
+                    raise ModelError(
+                        f"{folder} has eos_token_id = {brief(ids, 60)} where a token's number or a "
+                        "list of them is needed; copy or download the model again"
+                    )
+            return tuple(found)
     return ()

@@ -13,6 +13,7 @@ import numpy as np
 from magicdec.engine.errors import ModelError
 from magicdec.engine.loading.cache import SPEC
 from magicdec.engine.loading.checkpoint import Progress
+from magicdec.engine.loading.files import one_line
 from magicdec.engine.loading.gguf_spec import spec_from_metadata
 from magicdec.engine.loading.gguf_tensors import ROPE_FACTORS, hf_name, shape_of, values
 from magicdec.engine.loading.gguf_tokenizer import write_tokenizer
@@ -21,6 +22,7 @@ from magicdec.engine.loading.weights import SINGLE
 from magicdec.engine.loading.writing import Array, write_float32
 
 MAGIC = b"GGUF"
+_MOST_READS = 2**23  # a few per value of the metadata; the largest vocabularies take 2 million
 
 
 def convert(file: Path, folder: Path, progress: Progress) -> None:
@@ -39,9 +41,14 @@ def convert(file: Path, folder: Path, progress: Progress) -> None:
     tensors = {tensor.name: tensor for tensor in reader.tensors}
     factors = tensors.pop(ROPE_FACTORS, None)
     shapes = {hf_name(name): shape_of(tensor) for name, tensor in tensors.items()}
+    embedding = shapes.get("model.embed_tokens.weight", ())
+    if len(embedding) != 2:
+        raise ModelError(
+            f"{file} lacks a matrix 'model.embed_tokens.weight'; download the whole file again"
+        )
     spec = spec_from_metadata(
         metadata,
-        vocab_size=shapes.get("model.embed_tokens.weight", (0,))[0],
+        vocab_size=embedding[0],
         tied="output.weight" not in tensors,
         rope_factors=None if factors is None else np.asarray(factors.data, dtype=np.float32),
     )
@@ -64,6 +71,17 @@ class _Reader(gguf.GGUFReader):  # type: ignore[misc]
     """Holds the mapped file as a plain array: numpy cuts those three times faster than a memmap,
     and the vocabulary is read in a hundred thousand cuts."""
 
+    _reads = 0
+
+    def _get(self, offset: int, dtype: Any, count: int = 1, override_order: Any = None) -> Any:
+        """All reads come through here. The base class takes less than it asks for as all there is,
+        and so goes on for ever where a file says that it holds 2^60 values."""
+        self._reads += 1
+        end = int(offset) + int(count) * np.dtype(dtype).itemsize
+        if not int(offset) <= end <= len(self._data) or self._reads > _MOST_READS:
+            raise ValueError("says that it holds more than it does")
+        return super()._get(offset, dtype, count, override_order)
+
     @property
     def data(self) -> Any:
         return self._data
@@ -73,9 +91,7 @@ class _Reader(gguf.GGUFReader):  # type: ignore[misc]
         self._data = np.asarray(mapped)
 
 
-def _damage(file: Path) -> str:
-    with file.open("rb") as opened:
-        begin = opened.read(len(MAGIC))
+def _damage(begin: bytes) -> str:
     if begin != MAGIC[: len(begin)]:
         return f"is no GGUF file: it does not begin with {MAGIC.decode()}"
     return "is not a complete GGUF file: it is cut short or damaged"
@@ -83,10 +99,17 @@ def _damage(file: Path) -> str:
 
 def _read(file: Path) -> tuple[Any, dict[str, Any]]:
     try:
+        with file.open("rb") as opened:
+            begin = opened.read(len(MAGIC))
+    except OSError as error:
+        raise ModelError(
+            f"{file} cannot be read ({one_line(error)}); check its permissions"
+        ) from None
+    try:
         reader = _Reader(file)
         metadata = {name: field.contents() for name, field in reader.fields.items()}
     except Exception as error:  # the reader trusts its input: any numpy or decoding error
-        raise ModelError(f"{file} {_damage(file)}; download it again") from error
+        raise ModelError(f"{file} {_damage(begin)}; download it again") from error
     if "tokenizer.ggml.tokens" not in metadata:
         raise ModelError(f"{file} has no tokenizer; choose a file that holds a whole model")
     return reader, metadata

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from magicdec.engine.errors import ModelError
+from magicdec.engine.harmless import shown
 from magicdec.engine.loading.end_of_turn import named_ends
-from magicdec.engine.model.spec import ModelSpec
+from magicdec.engine.model.spec import MOST_LAYERS, MOST_SIZE, ModelSpec
 
 #: GGUF architecture -> model type; mistral is exported as llama.
 ARCHITECTURES = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
@@ -35,9 +36,10 @@ def spec_from_metadata(
             f"choose a file of type {', '.join(ARCHITECTURES)}"
         )
     read = _Section(metadata, architecture)
-    heads = read.whole("attention.head_count")
-    hidden = read.whole("embedding_length")
-    head_dim = read.whole(
+    heads = read.positive("attention.head_count")
+    hidden = read.positive("embedding_length")
+    layers = read.positive("block_count", most=MOST_LAYERS)
+    head_dim = read.positive(
         "attention.key_length", read.whole("rope.dimension_count", hidden // heads)
     )
     read.must_be("attention.value_length", head_dim)
@@ -52,15 +54,15 @@ def spec_from_metadata(
         vocab_size=vocab_size,
         hidden_size=hidden,
         intermediate_size=read.whole("feed_forward_length"),
-        layers=read.whole("block_count"),
+        layers=layers,
         heads=heads,
-        kv_heads=read.whole("attention.head_count_kv", heads),
+        kv_heads=read.positive("attention.head_count_kv", heads),
         head_dim=head_dim,
         rms_norm_eps=_decimal(read.number("attention.layer_norm_rms_epsilon")),
         max_position=context,
         tied=tied,
         rope=_rope(read, head_dim, rope_factors),
-        windows=(None,) * read.whole("block_count"),
+        windows=(None,) * layers,
         eos_ids=named_ends(metadata),
     )
 
@@ -87,7 +89,23 @@ class _Section:
         return value
 
     def whole(self, key: str, default: int | None = None) -> int:
-        return int(self.number(key, default))
+        """A size, or 0 where a file says so."""
+        value = self.number(key, default)
+        if not 0 <= value <= MOST_SIZE or value != int(value):
+            raise self._odd(key, value, "a whole number is needed")
+        return int(value)
+
+    def positive(self, key: str, default: int | None = None, *, most: int = MOST_SIZE) -> int:
+        value = self.whole(key, default)
+        if not 1 <= value <= most:
+            raise self._odd(key, value, f"a whole number in 1..{most:,} is needed")
+        return value
+
+    def _odd(self, key: str, value: object, needed: str) -> ModelError:
+        return ModelError(
+            f"the GGUF file has {self._prefix}.{key} = {shown(value)} where {needed}; "
+            "download it again"
+        )
 
     def must_be(self, key: str, expected: float) -> None:
         """Refuses a value that changes the computation in a way the decoder does not know."""

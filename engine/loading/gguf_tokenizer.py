@@ -12,8 +12,9 @@ from tokenizers import decoders, normalizers, pre_tokenizers, processors
 
 from magicdec.engine.errors import ModelError
 from magicdec.engine.loading.files import one_line
-from magicdec.engine.loading.quiet import quiet_transformers
+from magicdec.engine.loading.quiet import quiet_panics, quiet_transformers
 from magicdec.engine.loading.tokenizer_files import CONFIG, TOKENIZER
+from magicdec.engine.text.tokenizer import tokenizing
 
 # `tokenizer.ggml.pre` names how a text is cut before merging (llama.cpp, src/llama-vocab.cpp).
 _SINGLE_DIGITS = ("smollm", "starcoder", "refact", "command-r", "codeshell")
@@ -61,7 +62,7 @@ def _converted(file: Path) -> Backend:
     from transformers import PreTrainedTokenizerFast
 
     try:
-        with quiet_transformers():
+        with quiet_transformers(), tokenizing(), quiet_panics():
             loaded = PreTrainedTokenizerFast.from_pretrained(
                 file.parent, gguf_file=file.name, local_files_only=True
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from hashlib import blake2b
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from magicdec.engine.loading.weights import Weights
 from magicdec.engine.model.spec import ModelSpec
 
 _SAMPLED = 256  # elements at the start, in the middle and at the end of each tensor
+_READ_WHOLE = 2**23  # elements: hundredths of a second
 
 
 def identity_of(spec: ModelSpec, weights: Mapping[str, Tensor]) -> str:
@@ -32,4 +34,17 @@ def identity_of(spec: ModelSpec, weights: Mapping[str, Tensor]) -> str:
         flat, middle = tensor.flatten(), tensor.numel() // 2
         for part in (flat[:_SAMPLED], flat[middle : middle + _SAMPLED], flat[-_SAMPLED:]):
             digest.update(part.contiguous().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def content_of(spec: ModelSpec, weights: Mapping[str, Tensor]) -> str:
+    """The same name wherever the files lie: what measurements are kept under, which a copy of the
+    model or a new conversion of it may go on with. Small models are read as a whole, in large ones
+    a change between the samples alone is not seen.
+    """
+    digest = blake2b(identity_of(spec, MappingProxyType(weights)).encode(), digest_size=16)
+    if spec.parameters <= _READ_WHOLE:
+        for name in sorted(weights):
+            flat = weights[name].flatten().contiguous()
+            digest.update(flat.view(torch.uint8).numpy().data)
     return digest.hexdigest()

@@ -24,7 +24,7 @@ def open_checkpoint(name: str, progress: Progress = silent) -> Checkpoint:
     if name in ALIASES:
         alias = ALIASES[name]
         build = partial(alias.build, progress=progress)
-        return open_entry(name, alias.entry, alias.cache_source, build)
+        return open_entry(name, alias.entry, alias.cache_source, build, progress)
     path = user_path(name)
     if path.is_dir():
         return open_folder(name, path)

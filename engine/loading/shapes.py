@@ -51,9 +51,15 @@ def check_shapes(spec: ModelSpec, found: Mapping[str, Shape], where: object) -> 
             )
     for name, shape in (required | optional_shapes(spec)).items():
         if found.get(name, shape) != shape:
+            heads = (
+                f" for {spec.heads} heads and {spec.kv_heads} KV heads of {spec.head_dim}"
+                if ".self_attn." in name
+                else ""
+            )
             raise ModelError(
                 f"tensor {name!r} in {where} has shape {list(found[name])} where its "
-                f"configuration asks for {list(shape)}; copy or download the whole model again"
+                f"configuration asks for {list(shape)}{heads}; check config.json, or copy or "
+                "download the whole model again"
             )
 
 

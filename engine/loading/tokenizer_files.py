@@ -8,9 +8,10 @@ from typing import Any
 from tokenizers import Tokenizer as Backend
 
 from magicdec.engine.errors import ModelError
+from magicdec.engine.harmless import shown
 from magicdec.engine.loading.files import one_line, read_json_if_any
-from magicdec.engine.loading.quiet import quiet_transformers
-from magicdec.engine.text.tokenizer import Tokenizer
+from magicdec.engine.loading.quiet import quiet_panics, quiet_transformers
+from magicdec.engine.text.tokenizer import Tokenizer, tokenizing
 
 TOKENIZER = "tokenizer.json"
 CONFIG = "tokenizer_config.json"
@@ -29,6 +30,7 @@ def read_tokenizer(folder: Path, vocab_size: int) -> Tokenizer:
         )
     # Tokens added later may lie beyond the embedding in published models, but the vocabulary
     # itself may not: that is another model's tokenizer.
+    # Ids beyond it are refused where a text has one, see `Session.requests`.
     known = tokenizer.backend.get_vocab_size(with_added_tokens=False)
     if known > vocab_size:
         raise ModelError(
@@ -41,17 +43,14 @@ def read_tokenizer(folder: Path, vocab_size: int) -> Tokenizer:
 
 
 def _read_fast(folder: Path) -> Tokenizer:
-    try:
+    with tokenizing(f"{folder / TOKENIZER} cannot be read"), quiet_panics():
         backend = Backend.from_file(str(folder / TOKENIZER))
-    except Exception as error:  # the library raises bare Exception
-        raise ModelError(
-            f"{folder / TOKENIZER} cannot be read ({one_line(error)}); copy or download it again"
-        ) from None
+        bos_id = _bos_id(backend)
     config = read_json_if_any(folder / CONFIG)
     special = _texts(read_json_if_any(folder / "special_tokens_map.json")) | _texts(config)
     return Tokenizer(
         backend=backend,
-        bos_id=_bos_id(backend),
+        bos_id=bos_id,
         chat_template=_chat_template(folder, config),
         special_text=special,
     )
@@ -80,19 +79,30 @@ def _bos_id(backend: Backend) -> int | None:
 def _chat_template(folder: Path, config: dict[str, Any]) -> str | None:
     file = folder / "chat_template.jinja"
     if file.exists():
-        return file.read_text(encoding="utf-8")
+        try:
+            return file.read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise ModelError(
+                f"{file} cannot be read ({one_line(error)}); copy or download it again, or delete "
+                "it to do without a chat template"
+            ) from None
     template = config.get("chat_template")
     if isinstance(template, list):  # several named templates
-        named = {entry.get("name"): entry.get("template") for entry in template}
-        template = named.get("default")
-    return template if isinstance(template, str) else None
+        named = [entry for entry in template if isinstance(entry, dict)]
+        template = next((e.get("template") for e in named if e.get("name") == "default"), template)
+    if template is None or isinstance(template, str):
+        return template
+    raise ModelError(
+        f"{folder / CONFIG} has a chat_template that is {shown(template)}, neither a text nor a "
+        "list with one named default; copy or download it again"
+    )
 
 
 def _convert(folder: Path) -> Tokenizer:
     from transformers import AutoTokenizer
 
     try:
-        with quiet_transformers():
+        with quiet_transformers(), tokenizing(), quiet_panics():
             loaded = AutoTokenizer.from_pretrained(folder, local_files_only=True)
             backend = Backend.from_str(loaded.backend_tokenizer.to_str())
     except Exception as error:  # any of transformers' converters, each with its own errors

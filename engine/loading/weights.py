@@ -10,6 +10,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from magicdec.engine.errors import ModelError
+from magicdec.engine.harmless import shown
 from magicdec.engine.loading.files import one_line, read_json
 from magicdec.engine.loading.shapes import Shape, check_shapes, required_shapes
 from magicdec.engine.model.spec import ModelSpec
@@ -17,6 +18,7 @@ from magicdec.engine.model.spec import ModelSpec
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+_PREFIX = "model."
 _FLOATS = ("F32", "F16", "BF16", "F64")
 
 
@@ -32,23 +34,40 @@ class Weights(Mapping[str, Tensor]):
         self._file_of: dict[str, Any] = {}
         for path in files:
             try:
+                with path.open("rb"):  # the library calls "missing" whatever it cannot open
+                    pass
                 file = safe_open(path, framework="pt", device="cpu")
                 status = path.stat()
             except FileNotFoundError:
                 raise ModelError(
                     f"weights file {path} is missing; copy or download the whole model again"
                 ) from None
-            except (SafetensorError, OSError) as error:
+            except OSError as error:
+                raise ModelError(
+                    f"weights file {path} cannot be read ({error.strerror}); check it and its "
+                    "permissions"
+                ) from None
+            except SafetensorError as error:
                 raise ModelError(
                     f"weights file {path} is damaged ({one_line(error)}); copy or download it again"
                 ) from None
             self.stamps.append((path.name, status.st_size, status.st_mtime_ns))
             names: list[str] = list(file.keys())  # type: ignore[no-untyped-call]
             self._file_of.update(dict.fromkeys(names, file))
+        # A base model, saved without its head, has names without this.
+        bare = [name for name in self._file_of if not name.startswith((_PREFIX, "lm_head."))]
+        self._stored = {_PREFIX + name: name for name in bare if "embed_tokens.weight" in bare}
+        for name, stored in self._stored.items():
+            self._file_of[name] = self._file_of.pop(stored)
 
     def __getitem__(self, name: str) -> Tensor:
-        tensor: Tensor = self._file_of[name].get_tensor(name)
+        tensor: Tensor = self._file_of[name].get_tensor(self._stored.get(name, name))
         return tensor
+
+    def leave_out(self, names: Sequence[str]) -> None:
+        """They are as if they were not there."""
+        for name in names:
+            del self._file_of[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._file_of)
@@ -66,7 +85,7 @@ class Weights(Mapping[str, Tensor]):
         return dtype
 
     def _header(self, name: str) -> Any:
-        return self._file_of[name].get_slice(name)
+        return self._file_of[name].get_slice(self._stored.get(name, name))
 
 
 def open_weights(folder: Path, spec: ModelSpec) -> Weights:
@@ -104,10 +123,21 @@ def _weight_files(folder: Path) -> list[Path]:
             raise ModelError(
                 f"{folder / INDEX} has no weight_map; copy or download the whole model again"
             )
-        return [folder / str(file) for file in sorted(set(placed.values()))]
+        return sorted({_inside(folder, file) for file in placed.values()})
     for pattern in PICKLES:
         for path in sorted(folder.glob(pattern)):
             raise refuse_pickle(path)
     ggufs = sorted(folder.glob("*.gguf"))
     hint = f"; for its GGUF give the file itself: {ggufs[0]}" if ggufs else ""
     raise ModelError(f"{folder} has neither {SINGLE} nor {INDEX}{hint}")
+
+
+def _inside(folder: Path, file: object) -> Path:
+    """The path of an index's file. Raises ModelError where it is none of the folder."""
+    path = Path(file) if isinstance(file, str) and "\0" not in file else None
+    if path is None or path.is_absolute() or ".." in path.parts or not path.name:
+        raise ModelError(
+            f"{folder / INDEX} names the weights file {shown(file)}, which is not in the folder; "
+            "copy or download the whole model again"
+        )
+    return folder / path

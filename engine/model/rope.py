@@ -6,11 +6,15 @@ kind, whose one-line formula is not worth a slow import.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from magicdec.engine.errors import ModelError
+from magicdec.engine.harmless import brief
+from magicdec.engine.loading.quiet import quiet_transformers
 from magicdec.engine.model.spec import ModelSpec
 
 
@@ -27,7 +31,7 @@ class Rope:
         self._spec = spec
         self._device, self._dtype = device, dtype
         self.dynamic = spec.rope.get("rope_type", "default") == "dynamic"
-        inv_freq, self._scale = self._frequencies(None)
+        inv_freq, self._scale = self._usable()
         self._inv_freq = inv_freq.to(device)  # [D/2], for texts inside the trained window
         self._stretched: dict[int, Tensor] = {}  # by text length, dynamic scaling only
 
@@ -66,6 +70,20 @@ class Rope:
             self._stretched[length] = self._frequencies(length)[0].to(self._device)
         return self._stretched[length]
 
+    def _usable(self) -> tuple[Tensor, float]:
+        """`_frequencies`. Raises ModelError where the settings give none."""
+        try:
+            inv_freq, scale = self._frequencies(None)
+            found = bool(inv_freq.isfinite().all()) and math.isfinite(scale)
+        except Exception:  # of arithmetic, or of transformers, which trusts the settings
+            found = False
+        if not found:
+            raise ModelError(
+                f"the model's RoPE settings give no usable frequencies: {brief(self._spec.rope)}; "
+                "copy or download the model again"
+            )
+        return inv_freq, scale
+
     def _frequencies(self, length: int | None) -> tuple[Tensor, float]:
         spec = self._spec
         kind = spec.rope.get("rope_type", "default")
@@ -75,12 +93,13 @@ class Rope:
         from transformers import PreTrainedConfig
         from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-        config = PreTrainedConfig(
-            hidden_size=spec.hidden_size,
-            num_attention_heads=spec.heads,
-            head_dim=spec.head_dim,
-            max_position_embeddings=spec.max_position,
-            rope_parameters=spec.rope,
-        )
-        inv_freq, scale = ROPE_INIT_FUNCTIONS[kind](config, torch.device("cpu"), seq_len=length)
+        with quiet_transformers():
+            config = PreTrainedConfig(
+                hidden_size=spec.hidden_size,
+                num_attention_heads=spec.heads,
+                head_dim=spec.head_dim,
+                max_position_embeddings=spec.max_position,
+                rope_parameters=spec.rope,
+            )
+            inv_freq, scale = ROPE_INIT_FUNCTIONS[kind](config, torch.device("cpu"), seq_len=length)
         return inv_freq, float(scale)

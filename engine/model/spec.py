@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from magicdec.engine.errors import ModelError
-from magicdec.engine.model.trained import trained_window
+from magicdec.engine.harmless import shown
+from magicdec.engine.model.trained import scaled_window
 
 SUPPORTED = ("llama", "mistral", "qwen2", "qwen3")
+MOST_LAYERS, MOST_SIZE = 10_000, 2**31 - 1  # beyond all models; what is larger is damage
 ROPE_TYPES = ("default", "linear", "dynamic", "llama3", "yarn")
+
+
+_SIZES = (
+    "vocab_size", "hidden_size", "intermediate_size", "layers", "heads", "kv_heads", "head_dim",
+    "max_position",
+)  # fmt: skip
+
+
+def _impossible(what: str) -> ModelError:
+    return ModelError(
+        f"the model's configuration is damaged: {what}; copy or download the model again"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +45,7 @@ class ModelSpec:
     kv_heads: int
     head_dim: int
     rms_norm_eps: float
-    max_position: int  # the context window before RoPE scaling, or after it: see `trained`
+    max_position: int  # the trained context window
     tied: bool  # the output head is the embedding matrix
     rope: dict[str, Any]
     windows: tuple[int | None, ...]
@@ -47,13 +62,30 @@ class ModelSpec:
                 f"RoPE scaling {self.rope['rope_type']!r} is not supported; "
                 f"supported kinds: {', '.join(ROPE_TYPES)}"
             )
-        assert self.heads % self.kv_heads == 0, (self.heads, self.kv_heads)
+        self._check_sizes()
         assert len(self.windows) == self.layers
 
+    def _check_sizes(self) -> None:
+        sizes = [(name, getattr(self, name)) for name in _SIZES]
+        windows = [("a window", window) for window in set(self.windows) if window is not None]
+        for name, value in (*sizes, *windows):
+            if type(value) is not int or not 1 <= value <= MOST_SIZE:
+                raise _impossible(f"{name} is {shown(value)}, not a whole number above 0")
+        if self.heads % self.kv_heads:
+            raise _impossible(f"{self.heads} heads do not share {self.kv_heads} KV heads evenly")
+        if self.head_dim % 2:
+            raise _impossible(f"head_dim is {self.head_dim}, an odd number")
+        eps = self.rms_norm_eps
+        if not isinstance(eps, int | float) or not 0 <= eps < math.inf:
+            raise _impossible(f"rms_norm_eps is {shown(eps)}")
+        for id in self.eos_ids:
+            if type(id) is not int:
+                raise _impossible(f"an end-of-text token is {shown(id)}, not the number of one")
+
     @property
-    def trained(self) -> int:
-        """The context window, in tokens, that it was trained or scaled for."""
-        return trained_window(self.max_position, self.rope)
+    def trained_window(self) -> int:
+        """Tokens that it was trained, or is scaled, to see."""
+        return scaled_window(self.max_position, self.rope)
 
     @property
     def group(self) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def trained_window(max_position: int, rope: Mapping[str, Any]) -> int:
+def scaled_window(max_position: int, rope: Mapping[str, Any]) -> int:
     """Tokens, by `max_position_embeddings` and transformers' `rope_parameters`.
 
     The conventions are transformers'. YaRN's factor counts from the window before it; whether

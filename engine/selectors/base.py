@@ -49,7 +49,8 @@ class KVSelector(ABC):
         """Positions to keep, for one layer of one row.
 
         keys: [Hkv, S, D], rotated as they lie in the cache; queries: [H, observed, D], those of
-        the prompt's last positions (fewer when the prompt is shorter).
+        the prompt's last positions (fewer when the prompt is shorter). A selector from outside
+        the package gets copies.
         Returns int64 [Hkv, W] with W = min(budget, S); sorted and unique in each head.
         """
 
@@ -144,10 +145,17 @@ class DynamicSelector(KVSelector):
         return chosen[:, : self.width(length, budget)].sort(dim=1).values
 
 
+def _guarded(kind: type[KVSelector]) -> type[KVSelector]:
+    from magicdec.engine.strangers import guarded
+
+    return guarded(kind)
+
+
 SELECTORS: Registry[KVSelector] = Registry(
     KVSelector,  # type: ignore[type-abstract]
     package="magicdec.engine.selectors",
     group="magicdec.selectors",
+    guard=_guarded,
 )
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from magicdec.engine.errors import ConfigError, require
+from magicdec.engine.errors import ConfigError, require, require_utf8
+from magicdec.engine.text.timed import within
 from magicdec.engine.text.tokenizer import Tokenizer
 from magicdec.engine.text.tokenizing import tokenize
+
+RENDER_SECONDS = 10.0  # a template takes milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,7 @@ def make_frame(tokenizer: Tokenizer, prompt: str | None, raw: bool) -> Frame:
     continued. Raises ConfigError for a blank prompt and a template that cannot be rendered.
     """
     require(prompt is None or bool(prompt.strip()), "the prompt is blank; leave it out for none")
+    require_utf8(prompt or "", "the prompt")
     if prompt is not None and tokenizer.chat_template is not None and not raw:
         before, after = _render(tokenizer, prompt)
         start = before.rstrip(" ")
@@ -57,21 +61,31 @@ def _follow(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
 def _render(tokenizer: Tokenizer, prompt: str) -> tuple[str, str]:
     """The rendered chat before and after the document."""
     # Takes over a second to import, and only instruct models with a prompt need it.
-    import jinja2
     from transformers.utils.chat_template_utils import render_jinja_template
 
     stand_in = "\ue000document\ue000"  # private-use characters: no template has or changes them
     message = {"role": "user", "content": f"{stand_in}\n\n{prompt}"}
-    try:
+
+    def render() -> str:
         [text], _ = render_jinja_template(
             [[message]],
             chat_template=tokenizer.chat_template,
             add_generation_prompt=True,
             **tokenizer.special_text,
         )
-    except (jinja2.TemplateError, ImportError, TypeError, ValueError) as error:
+        return str(text)
+
+    try:
+        text = within(RENDER_SECONDS, render)
+    except TimeoutError:
         raise ConfigError(
-            f"the model's chat template fails: {error}; use --raw to do without it"
+            f"the model's chat template goes on for over {RENDER_SECONDS:.0f} seconds; use --raw "
+            "to do without it"
+        ) from None
+    except Exception as error:  # a template is a program, and fails as one
+        why = " ".join(str(error).split())[:200] or type(error).__name__
+        raise ConfigError(
+            f"the model's chat template fails: {why}; use --raw to do without it"
         ) from error
     require(
         text.count(stand_in) == 1,

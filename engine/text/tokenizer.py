@@ -6,11 +6,14 @@ or a tokenizer that has no tokenizer.json.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from tokenizers import Tokenizer as Backend
+
+from magicdec.engine.errors import ModelError
 
 
 @dataclass(slots=True)
@@ -28,9 +31,23 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Token ids of `text`, without BOS; special tokens written in the text are recognised."""
-        ids: list[int] = self.backend.encode(text, add_special_tokens=False).ids
+        with tokenizing():
+            ids: list[int] = self.backend.encode(text, add_special_tokens=False).ids
         return ids
 
     def decode(self, ids: Sequence[int], *, keep_special: bool = False) -> str:
-        text: str = self.backend.decode(list(ids), skip_special_tokens=not keep_special)
+        with tokenizing():
+            text: str = self.backend.decode(list(ids), skip_special_tokens=not keep_special)
         return text
+
+
+@contextmanager
+def tokenizing(fault: str = "the model's tokenizer cannot be used") -> Iterator[None]:
+    """Turns what the library raises, bare exceptions and Rust's panics, into a ModelError."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, GeneratorExit, ModelError):
+        raise
+    except BaseException as error:
+        why = " ".join(str(error).split())[:200] or type(error).__name__
+        raise ModelError(f"{fault} ({why}); copy or download it again") from None

@@ -29,9 +29,12 @@ class TreeDrafter(SelfDrafter):
         """Trees of up to `most` generations."""
         assert isinstance(rule, TreeRule)
         slots, ahead = [row.slot for row in rows], 0
+        fed: list[Tensor] = []  # the root first
         growth = self._grower.begin(pending, rule)
         for _ in range(min(max(most), self._grower.height)):
-            width = growth.fed.shape[1]
-            growth.expand(self._pass(slots, [ahead] * len(slots), growth.fed, nodes=growth.nodes()))
-            ahead += width
+            nodes = growth.nodes()
+            fed.append(growth.fed)
+            logits = self._pass(slots, [ahead] * len(slots), fed[-1], nodes=nodes)
+            growth.expand(rule.penalised(rows, logits, fed[1:], nodes))
+            ahead += fed[-1].shape[1]
         return growth.proposal()

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from magicdec.engine.cache import KVCache, KVStore
-from magicdec.engine.errors import MagicdecError
+from magicdec.engine.errors import PluginError
 from magicdec.engine.selectors.base import KVSelector
 from magicdec.engine.views.base import DraftView
 from magicdec.engine.views.failures import failures_named
@@ -58,7 +58,7 @@ class CompactView(DraftView):
         problem = breach(kept, keys, min(self._budget, keys.shape[1]))
         if problem:
             name = type(self._selector).__name__
-            raise MagicdecError(f"selector {name} returned {problem}")
+            raise PluginError(f"selector {name} returned {problem}")
         return kept
 
     def _add(
@@ -94,6 +94,8 @@ def breach(kept: object, keys: Tensor, width: int) -> str:
         return f"{type(kept).__name__}, not a tensor"
     if kept.dtype is not torch.int64 or kept.shape != (heads, width):
         return f"{kept.dtype} {list(kept.shape)}, not int64 {[heads, width]}"
+    if kept.device != keys.device:
+        return f"positions on {kept.device}, not on {keys.device}"
     if width and bool((kept[:, 1:] <= kept[:, :-1]).any()):
         return "positions that are not sorted and unique"
     if width and bool((kept[:, 0] < 0).any() | (kept[:, -1] >= length).any()):

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
-from magicdec.engine.errors import MagicdecError
+from magicdec.engine import plugins
 from magicdec.engine.selectors.base import KVSelector
 
 
-@contextmanager
-def failures_named(selector: KVSelector) -> Iterator[None]:
-    try:
-        yield
-    except MagicdecError:
-        raise
-    except Exception as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise MagicdecError(f"selector {type(selector).__name__} failed: {reason}") from error
+def failures_named(selector: KVSelector) -> AbstractContextManager[None]:
+    return plugins.failures_named(f"selector {type(selector).__name__} failed")

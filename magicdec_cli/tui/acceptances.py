@@ -12,7 +12,7 @@ from magicdec.cli.knobs import DECODE, Settings
 from magicdec.engine.config import LAYERS
 
 Kind = tuple[object, ...]
-GREEDY = (0.0, 0, 1.0, 0.0)  # temperature, top-k, top-p, min-p
+GREEDY = (0.0, 0, 1.0, 0.0, 1.0, 0.0, 0.0)  # temperature, top-k, top-p, min-p, penalties
 OWN = (DECODE.draft, DECODE.draft_kv)  # the model drafts for itself
 CALIBRATION = 0  # in place of a run's number
 
@@ -77,7 +77,9 @@ class Book:
 
 def _kind(settings: Settings, weights: str) -> Kind:
     options = tuple(sorted((key, str(v)) for key, v in settings.selector_option.items()))
-    sampling = (settings.temperature, settings.top_k, settings.top_p, settings.min_p)
+    sampling = (
+        settings.temperature, settings.top_k, settings.top_p, settings.min_p, *settings.penalties,
+    )  # fmt: skip
     return (settings.draft, settings.draft_kv, settings.selector, options, weights, *sampling)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -10,9 +11,11 @@ from typing import ClassVar
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.command import CommandPalette
+from textual.driver import Driver
 from textual.message import Message
 from textual.screen import Screen
 
+from magicdec.cli import interrupts
 from magicdec.cli.console import ASCII, Symbols, plain_text
 from magicdec.cli.knobs import Settings
 from magicdec.cli.tui.asking import Asking
@@ -26,6 +29,8 @@ from magicdec.cli.tui.screens.help import keys_help, panel_help
 from magicdec.cli.tui.screens.main import MainScreen
 from magicdec.cli.tui.stepping import Change, TuiKnob
 from magicdec.engine.errors import MagicdecError
+
+FAREWELL_SECONDS = 3.0  # a terminal that takes nothing holds the app no longer than that
 
 
 class TuningApp(Asking):
@@ -56,14 +61,16 @@ class TuningApp(Asking):
     def __init__(
         self, link: Link, sources: Sequence[str], settings: Settings, *, log: Log | None = None,
         ascii: bool = False, demo: bool = False, now: Callable[[], float] = time.monotonic,
+        driver: type[Driver] | None = None,
     ) -> None:  # fmt: skip
-        super().__init__()
+        super().__init__(driver_class=driver)
         self.look = ASCII if ascii else Symbols()
         self.ascii, self.demo = ascii, demo
         started = now()
         self.controller = Controller(link, sources, settings, lambda: now() - started, log)
         self._inbox: deque[Report] = deque()
         self._main: MainScreen | None = None
+        self._made = self._told_to_leave = False
 
     def get_default_screen(self) -> Screen[object]:
         self._main = MainScreen()
@@ -74,6 +81,22 @@ class TuningApp(Asking):
         assert self._main is not None
         return self._main
 
+    def on_load(self) -> None:
+        """A signal must not interrupt the event loop: it leaves the app like a key."""
+        loop = asyncio.get_running_loop()
+
+        def told() -> None:
+            interrupts.end_within(FAREWELL_SECONDS)
+            loop.call_soon_threadsafe(self._leave)
+
+        interrupts.tell(told)
+
+    def _leave(self) -> None:
+        """At once, or as soon as the screens are made: until then they do not bear it."""
+        self._told_to_leave = True
+        if self._made:
+            self.exit(return_code=interrupts.INTERRUPTED)
+
     def on_mount(self) -> None:
         self.set_class(self.ascii, "-ascii")
 
@@ -82,6 +105,10 @@ class TuningApp(Asking):
         self.push_screen(CommandPalette(placeholder="Search for commands"))
 
     def on_ready(self) -> None:
+        self._made = True
+        if self._told_to_leave:
+            self._leave()
+            return
         self.controller.start(self._heard)
 
     def _heard(self, report: Report) -> None:

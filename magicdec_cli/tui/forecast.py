@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from magicdec.profiles.costs.hardware import Hardware
 
 ELEMENT_BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
-ROUGH_CPU = "cpu-avx2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +195,8 @@ class Forecaster:
         if stale:
             self.remark = f"the calibration is stale ({stale}): run magicdec calibrate again"
             return None
-        self.remark = f"costs are those of the calibration of {found.created[:10]}"
+        unnamed = f", which names no {found.unnamed}" if found.unnamed else ""
+        self.remark = f"costs are those of the calibration of {found.created[:10]}{unnamed}"
         for seen in found.acceptances:
             self.book.learn_calibrated(seen.selector, seen.budget, seen.weights, seen.rates)
         return found.hardware, False
@@ -205,6 +205,7 @@ class Forecaster:
 def _nearest(environment: Mapping[str, object]) -> tuple[Hardware | None, bool]:
     """The catalogue's: its costs are rough."""
     from magicdec.profiles.costs.catalog import find_hardware
+    from magicdec.profiles.expected import ROUGH_CPU
 
     gpu = environment.get("device") == "cuda"
     try:

@@ -42,7 +42,7 @@ class Pass:
             self.steps.append(event)
             for share in event.rows:
                 self.state.rows[share.row].rejected = rejected.get(share.row, "")
-            drafted = sum(share.drafted for share in event.rows)
+            drafted = sum(share.judged for share in event.rows)
             if drafted:
                 accepted = sum(share.accepted for share in event.rows)
                 self.history.append((accepted, drafted))

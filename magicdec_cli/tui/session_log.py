@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import platformdirs
@@ -19,8 +19,11 @@ from magicdec.profiles.storage.decoding import cell_from_json, header_from_json
 from magicdec.profiles.storage.from_reports import step_times
 from magicdec.profiles.storage.from_run import profile_of_run
 from magicdec.profiles.storage.header import Header, Source
-from magicdec.profiles.storage.schema import Cell, Predicted, Profile, StepTimes
+from magicdec.profiles.storage.pooling import Subject, by_subject, pooled, subject_of
+from magicdec.profiles.storage.schema import Cell, CellKey, Predicted, Profile, StepTimes
 from magicdec.profiles.storage.writing import ProfileWriter
+
+PART = re.compile(r"\[\d*:\d*\]$")  # of a document, as a row's name has it
 
 
 def log_path() -> Path:
@@ -30,27 +33,39 @@ def log_path() -> Path:
 
 
 class SessionLog:
-    """A file is created when the first run ends, another one when the documents change."""
+    """A file is created when the first run ends, another one for other documents or another model.
+
+    A setting that is run again is written again with the samples of all its runs.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._writer: ProfileWriter | None = None
-        self._documents: tuple[Source, ...] = ()
-        self._files = 0
+        self._writers: dict[Subject, ProfileWriter] = {}
+        self._kept: dict[tuple[Subject, CellKey], list[Cell]] = {}
+        self._subject: Subject = ()
 
     @property
     def path(self) -> Path:
-        """The file that is written now."""
-        number = f"-{self._files}" if self._files > 1 else ""
-        return self._path.with_stem(self._path.stem + number)
+        """The file that was written last."""
+        if self._subject in self._writers:
+            return self._writers[self._subject].path
+        return self._numbered(len(self._writers) + 1)
+
+    def _numbered(self, number: int) -> Path:
+        return self._path.with_stem(self._path.stem + (f"-{number}" if number > 1 else ""))
 
     def keep(self, profile: Profile | None) -> str | None:
         """Appends the cells; returns why that did not work."""
         if profile is None:
             return None
         try:
+            writer = self._writer_for(profile.header)
             for cell in profile.cells:
-                self._writer_for(profile.header).append(cell)
+                runs = self._kept.setdefault((self._subject, cell.key), [])
+                before = pooled(runs)
+                runs.append(cell)
+                if (now := pooled(runs)) != before:
+                    writer.append(now[-1])
         except OSError as error:
             return f"the log {self.path} cannot be written: {error.strerror or error}"
         except ConfigError as error:
@@ -58,17 +73,16 @@ class SessionLog:
         return None
 
     def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
+        for writer in self._writers.values():
+            writer.close()
 
     def _writer_for(self, header: Header) -> ProfileWriter:
-        if self._writer is None or header.documents != self._documents:
-            self.close()
-            self._files += 1
-            self._documents = header.documents
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._writer = ProfileWriter(self.path, header)
-        return self._writer
+        self._subject = subject_of(header)
+        if self._subject not in self._writers:
+            path = self._numbered(len(self._writers) + 1)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._writers[self._subject] = ProfileWriter(path, header)
+        return self._writers[self._subject]
 
 
 def recorded_run(run: RunState, tuning: Tuning) -> Profile | None:
@@ -101,20 +115,17 @@ def tuned_profile(report: TuneEnded) -> Profile | None:
     return Profile(header, tuple(cell_from_json(cell, "tune") for cell in cells))
 
 
-def session_profile(tuning: Tuning) -> Profile | None:
-    """All runs that drafted, those of tunings last; None when there are none."""
+def session_profiles(tuning: Tuning) -> list[Profile]:
+    """All runs that drafted, those of tunings last: a profile for each model and set of documents,
+    runs of one setting as samples of one cell."""
     recorded = [recorded_run(run, tuning) for run in tuning.runs.values() if run.over]
     recorded += [tuned_profile(report) for report in tuning.tuned]
-    found = [profile for profile in recorded if profile is not None]
-    if not found:
-        return None
-    cells: Sequence[Cell] = [cell for profile in found for cell in profile.cells]
-    return Profile(found[0].header, tuple(cells))
+    return by_subject(profile for profile in recorded if profile is not None)
 
 
 def _without_lengths(header: Header) -> tuple[Source, ...]:
-    """Rows take parts of a document that differ from run to run: only its name stays."""
-    names = {source.name.partition("[")[0]: source for source in header.documents}
+    """Rows take parts of a document that differ from run to run: only the document stays."""
+    names = {PART.sub("", source.name): source for source in header.documents}
     return tuple(dataclasses.replace(s, name=n, tokens=None) for n, s in names.items())
 
 

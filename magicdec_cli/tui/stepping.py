@@ -12,7 +12,7 @@ from magicdec.cli.knob import Knob
 from magicdec.cli.knobs import ADAPTIVE, AUTO, KNOBS, Settings
 from magicdec.cli.settings import gamma_of
 from magicdec.engine.config import LAYERS, LOOKUP, SELF, UNDER_SELF
-from magicdec.engine.errors import ConfigError
+from magicdec.engine.errors import ConfigError, PluginError
 from magicdec.engine.gamma.policy import FIXED
 from magicdec.engine.selection import draft_selector
 from magicdec.engine.selectors.base import SELECTORS
@@ -56,7 +56,10 @@ def possible(settings: Settings) -> Settings:
     would only say once its model is loaded."""
     config = settings.decode_config()
     if config.drafts_trees or config.inner:
-        draft_selector(config)
+        try:
+            draft_selector(config)
+        except PluginError as error:  # of a stranger's selector: one that cannot be
+            raise ConfigError(str(error)) from error
     return settings
 
 

@@ -23,9 +23,9 @@ _CLASSES: Mapping[str, type[Any]] = {
         messages.Failed, messages.RunBegan, messages.PassBegan, messages.Happened,
         messages.Checking, messages.RunEnded, messages.Tune, messages.TuneStep, messages.Learned,
         messages.TuneEnded, messages.Gone, Settings, RunInfo, ModelShape,
-        Losslessness, Divergence, events.PhaseTimes, events.PrefillProgress, events.RowStarted,
-        events.RowStep, events.StepFinished, events.RowFinished, events.RunFinished,
-        events.GammaChosen, events.InnerDrafts, events.TreeShare,
+        Losslessness, Divergence, events.PhaseTimes, events.Loaded, events.PrefillProgress,
+        events.RowStarted, events.RowStep, events.StepFinished, events.RowFinished,
+        events.RunFinished, events.GammaChosen, events.InnerDrafts, events.TreeShare,
     )
 }  # fmt: skip
 

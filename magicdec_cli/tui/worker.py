@@ -71,9 +71,9 @@ class Worker:
 
     def stop(self, run: int) -> None:
         with self._lock:
-            self._stopped.add(run)
-            if run == self._tuning:
+            if run == self._tuning and run not in self._stopped:  # once: what follows is the end
                 _thread.interrupt_main()
+            self._stopped.add(run)
 
     def handle(self, command: Command) -> None:
         match command:

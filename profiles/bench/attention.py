@@ -15,7 +15,7 @@ from torch import Tensor
 
 from magicdec.kernels.attention import AttentionPlan, AttentionShape, get_backend
 from magicdec.profiles.bench.machine import Machine, seconds
-from magicdec.profiles.bench.measurement import Measurement
+from magicdec.profiles.bench.measurement import Measurement, over_floor
 
 HEADS, KV_HEADS, DIM = 9, 3, 64
 ROWS, CONTEXTS, WIDTHS = (1, 4, 8), (1000, 4000, 7000), (1, 2, 3, 4, 5, 8)
@@ -64,16 +64,16 @@ class AttentionBench:
                 times.append(seconds(lambda p=plan: _attend(p, q, k, v)) / layers)  # type: ignore[misc]
         nbytes = 2 * k[0].numel() * k.itemsize
         floor = self._machine.floor(nbytes, 4 * rows * width * HEADS * context * DIM)
-        ratios = [statistics.median(times) / floor for times in taken]
+        mine, *others = (statistics.median(times) for times in taken)
         judged = context == GOAL_CONTEXT and rows in GOAL_ROWS
-        return Measurement(
+        return over_floor(
             f"attention / roofline, {case}",
-            ratios[0],
-            "×",
+            mine,
+            floor,
             goal=GOAL if judged else None,
-            at_most=True,
+            others=others,
             note=f"{kernel.name}"
-            + "".join(f", sdpa {ratio:.2f}" for ratio in ratios[1:])
+            + "".join(f", sdpa {other / floor:.2f}" for other in others)
             + f"; floor {1e3 * floor:.2f} ms at {self._machine.read_rate / 1e9:.1f} GB/s and "
             f"{self._machine.gemm_rate / 1e9:.0f} GFLOP/s",
         )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from magicdec.engine.bounded import read_bounded
-from magicdec.engine.errors import ConfigError
+from magicdec.engine.errors import ConfigError, require
 from magicdec.engine.harmless import clean
 from magicdec.profiles.storage.torn import cut_torn_line
 
@@ -38,6 +38,7 @@ class Cell:
     verify_ms_predicted: float
     step_ms_predicted: float
     calibrated: str  # when
+    document: str = ""  # the beginning of its SHA-256; files of earlier versions have none
 
     @property
     def place(self) -> tuple[int, int, int, int]:
@@ -77,6 +78,21 @@ def read_cells(path: Path) -> list[Cell]:
     return list(cells.values())
 
 
+def require_same(path: Path, cells: Iterable[Cell], calibrated: str, document: str) -> None:
+    """Raises ConfigError for cells of another calibration, and so perhaps of another model or
+    machine, or of another text."""
+    for cell in cells:
+        require(
+            cell.calibrated == calibrated,
+            f"{path} checks the calibration of {clean(cell.calibrated)}, and now there is that of "
+            f"{calibrated}; give another file",
+        )
+        require(
+            cell.document in ("", document),
+            f"{path} was measured on another text; give another file",
+        )
+
+
 def append_cells(path: Path, cells: Sequence[Cell]) -> None:
     """After what is whole in the file. Raises OSError."""
     if path.exists():
@@ -88,9 +104,9 @@ def append_cells(path: Path, cells: Sequence[Cell]) -> None:
 def _cell(line: str) -> Cell:
     """Raises ValueError for anything else."""
     data, names = json.loads(line), {each.name for each in fields(Cell)}
-    if not isinstance(data, dict) or set(data) != names:
+    if not isinstance(data, dict) or set(data) | {"document"} != names:
         raise ValueError("it has other members than a cell")
-    numbers = [data[name] for name in names - {"calibrated"}]
+    numbers = [data[name] for name in names - {"calibrated", "document"}]
     if not all(isinstance(number, int | float) and number > 0 for number in numbers):
         raise ValueError("its figures must be numbers above 0")
     return Cell(**data)

@@ -19,6 +19,7 @@ from magicdec.profiles.bench.rows import STAGGER, document_ids
 from magicdec.profiles.bench.steps import StepBench, StepSample, Visit
 from magicdec.profiles.calibrated import Calibration
 from magicdec.profiles.costs.speculation import Drafting, step_costs
+from magicdec.profiles.expected import Pace
 
 BATCHES, CONTEXTS, BUDGETS, GAMMAS = (1, 4, 8), (1000, 4000, 7000), (128, 512), (1, 2, 3, 4, 5)
 ROUNDS, SELECTOR = 8, "streaming"  # 8 steps of each γ give each row 100 new tokens and more
@@ -39,8 +40,10 @@ class Errors:
 class Check:
     """Every speculative step stands between two plain ones of the same rows."""
 
-    def __init__(self, session: Session, document: Document, calibration: Calibration) -> None:
-        self._session, self._calibration = session, calibration
+    def __init__(
+        self, session: Session, document: Document, calibration: Calibration, digest: str
+    ) -> None:
+        self._session, self._calibration, self._digest = session, calibration, digest
         weights = draft_weights(DecodeConfig(), session.device, session.dtype)
         self._steps = tuple((gamma, weights) for gamma in GAMMAS)
         length = max(CONTEXTS) + STAGGER * (max(BATCHES) - 1)
@@ -55,16 +58,41 @@ class Check:
         return self._bench.prefill()
 
     def run(self, known: Sequence[Cell], path: Path) -> Iterator[Cell]:
-        """Measures contexts and budgets of which not every cell is `known`; appends to `path`."""
-        there = {cell.place for cell in known}
-        for context in sorted(CONTEXTS, reverse=True):
-            for budget in BUDGETS:
-                wanted = {(context, budget, rows, gamma) for rows in BATCHES for gamma in GAMMAS}
-                if wanted <= there:
-                    continue
-                found = list(self._cells(self._visit(context, budget)))
+        """Measures contexts and budgets of which not every cell is `known`; appends to `path`.
+
+        Raises OSError where that cannot be written, once it has yielded what was measured."""
+        for context, budget in self._places(known):
+            found = list(self._cells(self._visit(context, budget)))
+            try:
                 append_cells(path, found)
+            except OSError:
                 yield from found
+                raise
+            yield from found
+
+    def left(self, known: Sequence[Cell]) -> int:
+        """How many cells `run` measures."""
+        return len(self._places(known)) * len(BATCHES) * len(GAMMAS)
+
+    def seconds(self, known: Sequence[Cell]) -> float:
+        """About what that takes."""
+        found = self._calibration
+        marks = {"dtype": found.fingerprint["dtype"], "kv_dtype": found.fingerprint["kv_dtype"]}
+        pace, steps = Pace.of(found, found.model, marks), 2 * ROUNDS * len(GAMMAS)
+        visits = (
+            pace.decode(rows, context, steps)
+            for context, _ in self._places(known) for rows in BATCHES
+        )  # fmt: skip
+        return pace.prefill(max(CONTEXTS)) + sum(visits)
+
+    def _places(self, known: Sequence[Cell]) -> list[tuple[int, int]]:
+        """Contexts and budgets of which not every cell is `known`, the longest first."""
+        there = {cell.place for cell in known}
+        return [
+            (context, budget)
+            for context in sorted(CONTEXTS, reverse=True) for budget in BUDGETS
+            if not {(context, budget, b, gamma) for b in BATCHES for gamma in GAMMAS} <= there
+        ]  # fmt: skip
 
     def _visit(self, context: int, budget: int) -> Visit:
         return Visit(context, SELECTOR, budget, BATCHES, self._steps, ROUNDS)
@@ -103,6 +131,7 @@ class Check:
             verify_ms_predicted=1e3 * float(costs.verify.total),
             step_ms_predicted=1e3 * float(costs.step(gamma)),
             calibrated=self._calibration.created,
+            document=self._digest,
         )  # fmt: skip
 
 

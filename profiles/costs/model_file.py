@@ -8,7 +8,7 @@ from pathlib import Path
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.loading.files import read_json
 from magicdec.engine.model.spec import SUPPORTED
-from magicdec.engine.model.trained import trained_window
+from magicdec.engine.model.trained import scaled_window
 from magicdec.profiles.costs.shapes import ModelShape
 from magicdec.profiles.costs.strict_toml import Fields, read_toml
 
@@ -64,7 +64,7 @@ def read_config(path: Path) -> ModelShape:
 def _trained(table: Fields) -> int:
     scaled = table.data.get("rope_parameters") or table.data.get("rope_scaling")
     rope = scaled if isinstance(scaled, dict) else {}
-    return trained_window(table.count("max_position_embeddings"), rope)
+    return scaled_window(table.count("max_position_embeddings"), rope)
 
 
 def _checked(shape: ModelShape, where: str) -> ModelShape:

@@ -18,7 +18,8 @@ from magicdec.profiles.costs.speculation import Drafting
 from magicdec.profiles.csv_rows import csv_rows
 
 REQUIRED = ("target", "gpu", "context", "batch", "gamma", "tokens_per_step", "speedup")
-FULL = ("", "full", "none", "all", "-")  # draft budgets that mean the whole cache
+FULL = ("full", "none", "all", "-")  # draft budgets that mean the whole cache
+BUDGET = 512  # entries, of a self-draft whose budget nobody says
 # KV entries that a draft step reads per cached token to select, at a head size of 128 and fp16.
 SELECTION = {"topk": 1 / 2, "quest": 1 / 16, "pqcache": 1 / 32}
 LARGEST = 1e12
@@ -44,14 +45,25 @@ class Measured:
     verify_ms: float | None  # T_V
     plain_ms: float | None  # T_T
     step_ms: float | None  # a whole speculative step
+    assumed: bool = False  # the draft budget is this module's guess: neither file nor user says it
 
 
-def read_table(path: Path) -> list[Measured]:
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What the user says of rows without a draft_budget: so many entries, or None for all."""
+
+    budget: int | None
+
+
+def read_table(path: Path, given: Given | None = None) -> list[Measured]:
     """Rows of `path`. Raises ConfigError with the line of the first cell that cannot be used.
 
     Columns: target, gpu, context, batch, gamma, tokens_per_step (Ω), speedup; and, if they are
     there, table, draft (a model, or "self"), selector, draft_budget (or "full"), num_gpus,
     draft_ms_total (γ·T_D), verify_ms, ar_ms (T_T), sd_ms (a speculative step ÷ Ω).
+
+    Without a draft_budget `given` counts, unless the selector is "full". Without that, BUDGET is
+    assumed of a self-draft, and of a draft model its full cache.
     """
     data = read_bounded(path, MOST_BYTES)
     find = functools.cache(find_model), functools.cache(find_hardware)  # each reads all data files
@@ -64,13 +76,13 @@ def read_table(path: Path) -> list[Measured]:
         raise ConfigError(
             f"{path}: no column {', '.join(missing)}; needed are {', '.join(REQUIRED)}"
         )
-    rows = [_row(_Cells(path, line, cells, *find)) for line, cells in lines]
+    rows = [_row(_Cells(path, line, cells, *find), given) for line, cells in lines]
     if not rows:
         raise ConfigError(f"{path}: has no rows; give measured experiments")
     return rows
 
 
-def _row(cells: _Cells) -> Measured:
+def _row(cells: _Cells, given: Given | None) -> Measured:
     gamma = cells.whole("gamma")
     omega = cells.number("tokens_per_step")
     if not 1 <= omega <= gamma + 1:
@@ -78,11 +90,12 @@ def _row(cells: _Cells) -> Measured:
     drafted, verify, plain, per_token = (
         cells.optional(name) for name in ("draft_ms_total", "verify_ms", "ar_ms", "sd_ms")
     )
+    drafting, assumed = _drafting(cells, given)
     return Measured(
         line=cells.line,
         table=cells.text("table"),
         target=cells.model("target"),
-        drafting=_drafting(cells),
+        drafting=drafting,
         gpu=cells.text("gpu"),
         hardware=cells.hardware(),
         context=cells.whole("context"),
@@ -94,18 +107,26 @@ def _row(cells: _Cells) -> Measured:
         verify_ms=verify,
         plain_ms=plain,
         step_ms=None if per_token is None else per_token * omega,
+        assumed=assumed,
     )
 
 
-def _drafting(cells: _Cells) -> Drafting:
+def _drafting(cells: _Cells, given: Given | None) -> tuple[Drafting, bool]:
+    """And whether its budget is assumed."""
     draft = cells.text("draft")
     same = draft.casefold() in ("", "self", cells.text("target").casefold())
-    budget = cells.text("draft_budget").casefold()
-    return Drafting(
-        budget=None if budget in FULL else cells.whole("draft_budget"),
-        model=None if same else cells.model("draft"),
-        select_per_token=SELECTION.get(cells.text("selector").casefold(), 0.0),
-    )
+    written, selector = (cells.text(name).casefold() for name in ("draft_budget", "selector"))
+    assumed = False
+    if written:
+        budget = None if written in FULL else cells.whole("draft_budget")
+    elif selector in FULL:
+        budget = None
+    elif given is not None:
+        budget = given.budget
+    else:
+        budget, assumed = BUDGET if same else None, True
+    model = None if same else cells.model("draft")
+    return Drafting(budget, model=model, select_per_token=SELECTION.get(selector, 0.0)), assumed
 
 
 @dataclass(frozen=True, slots=True)

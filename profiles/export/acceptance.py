@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from magicdec.engine.harmless import shown
+from magicdec.profiles.export.settings import wrong
 from magicdec.profiles.storage.schema import Cell
 
 
@@ -57,3 +59,11 @@ def pool(cells: Iterable[Cell]) -> PooledAcceptance:
             drafted[i] += d
             accepted[i] += a
     return PooledAcceptance(tuple(drafted), tuple(accepted))
+
+
+def check_rates(rates: Sequence[float], engine: str) -> None:
+    for rate in rates:
+        if not 0 <= rate <= 1:
+            raise wrong(engine, f"acceptance rates lie in 0..1, got {shown(rate)}")
+    if list(rates) != sorted(rates, reverse=True):
+        raise wrong(engine, "acceptance rates must not rise from one position to the next")

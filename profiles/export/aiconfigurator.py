@@ -24,7 +24,7 @@ def render(plan: Plan, options: EngineOptions) -> Export:
     return Export(f"--nextn {gamma} --nextn-accepted {accepted:.6g}\n", notes)
 
 
-def check(text: str) -> None:
+def check(text: str) -> list[str]:
     """Raises ConfigError."""
     found = read_arguments(text, {"--nextn", "--nextn-accepted"}, NAME)
     gamma = found.get("--nextn", "")
@@ -32,3 +32,4 @@ def check(text: str) -> None:
         raise wrong(NAME, "--nextn must be an integer of at least 1")
     if number(found.get("--nextn-accepted", ""), NAME) > int(gamma):
         raise wrong(NAME, "--nextn-accepted must lie in 0..nextn")
+    return []

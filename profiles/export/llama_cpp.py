@@ -10,9 +10,9 @@ from __future__ import annotations
 import shlex
 
 from magicdec.engine.harmless import shown
+from magicdec.profiles.export.acceptance import check_rates
 from magicdec.profiles.export.plan import Plan
-from magicdec.profiles.export.settings import EngineOptions, Export, wrong
-from magicdec.profiles.export.vllm import REPLAY, check_rates
+from magicdec.profiles.export.settings import REPLAY, EngineOptions, Export, wrong
 
 NAME = "llama.cpp"
 KNOWN = {"--spec-type", "--spec-draft-model", "--spec-draft-n-max", "--spec-draft-n-min",
@@ -43,7 +43,7 @@ def render(plan: Plan, options: EngineOptions) -> Export:
     return Export(shlex.join(arguments) + "\n", tuple(notes))
 
 
-def check(text: str) -> None:
+def check(text: str) -> list[str]:
     """Raises ConfigError."""
     found = read_arguments(text, KNOWN, NAME)
     if found.get("--spec-type") != "draft-simple":
@@ -60,6 +60,7 @@ def check(text: str) -> None:
         if len(rates) != int(most):
             raise wrong(NAME, f"--spec-synth-rates needs {most} rates")
         check_rates(rates, NAME)
+    return []
 
 
 def read_arguments(text: str, known: set[str], engine: str) -> dict[str, str]:

@@ -31,6 +31,7 @@ def render(plan: Plan, options: EngineOptions) -> Export:
     return Export(schedule_text(entries), notes)
 
 
-def check(text: str) -> None:
+def check(text: str) -> list[str]:
     """Raises ConfigError."""
     parse_schedule(text)
+    return []

@@ -19,7 +19,8 @@ def header_notes(header: Header) -> Iterator[str]:
     kv = "" if header.kv_dtype == header.dtype else f", KV {header.kv_dtype}"
     tool = f" by magicdec {header.tool}" if header.tool else ""
     when = f", {header.created}" if header.created else ""
-    yield f"measured: {header.model} ({header.dtype}{kv}) on {where}{threads}{tool}{when}"
+    weights = f", weights {header.identity[:8]}" if header.identity else ""
+    yield f"measured: {header.model} ({header.dtype}{kv}{weights}) on {where}{threads}{tool}{when}"
     names = [
         source.name + (f" ({source.tokens:,} tokens)" if source.tokens is not None else "")
         for source in header.documents

@@ -20,8 +20,9 @@ class Format(Protocol):
 
     def render(self, plan: Plan, options: EngineOptions) -> Export: ...
 
-    def check(self, text: str) -> None:
-        """Raises ConfigError for a text that the engine would refuse."""
+    def check(self, text: str) -> list[str]:
+        """What the engine reads otherwise than it is written, or not at all. Raises ConfigError
+        for a text that it would refuse."""
 
 
 def format_named(name: str) -> Format:
@@ -37,5 +38,5 @@ def export(plan: Plan, name: str, options: EngineOptions) -> Export:
     if plan.drafter.kind == "model" and options.draft_model is None:
         options = replace(options, draft_model=plan.drafter.draft)
     made = format.render(plan, options)
-    format.check(made.text)
-    return Export(made.text, (*plan_notes(plan), *unsaid, *made.notes))
+    remarks = format.check(made.text)
+    return Export(made.text, (*plan_notes(plan), *unsaid, *made.notes, *remarks))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from magicdec.engine.errors import ConfigError
+
+REPLAY = "replays the measured acceptance: for timing only, the generated text is worthless"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +33,10 @@ class Export:
 
     text: str
     notes: tuple[str, ...] = ()
+
+
+def is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def wrong(what: str, why: str) -> ConfigError:

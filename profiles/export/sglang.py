@@ -1,9 +1,9 @@
 """SGLang's `--speculative-adaptive-config` file: draft lengths to try, by batch size.
 
 As in sglang 0.5.23 (`_load_adaptive_config`, `AdaptiveStepSlot`): keys that are numbers are lower
-bounds of the batch size, a batch below the first uses the first; other keys, and other members of
-an entry, tune the adaptation. It runs for EAGLE and EAGLE3 with topk 1, else SGLang says that it is
-switched off; `--speculative-num-steps` must be one of the candidates.
+bounds of the batch size, a batch below the first uses the first; some others, there or in an entry,
+tune the adaptation, the rest is ignored. It runs for EAGLE and EAGLE3 with topk 1, else SGLang says
+that it is switched off; `--speculative-num-steps` must be one of the candidates.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import shlex
 
 from magicdec.engine.harmless import shown
 from magicdec.profiles.export.plan import Plan, spans
-from magicdec.profiles.export.settings import EngineOptions, Export, wrong
-from magicdec.profiles.export.vllm import REPLAY, is_count
+from magicdec.profiles.export.settings import REPLAY, EngineOptions, Export, wrong
 from magicdec.profiles.storage.reading import parse_json
 
 NAME = "SGLang"
@@ -62,23 +61,27 @@ def _candidates(plan: Plan, batch: int) -> list[int]:
     return sorted(gamma for gamma in costs if costs[gamma] <= NEAR * min(costs.values()))
 
 
-def check(text: str) -> None:
-    """Raises ConfigError."""
+def check(text: str) -> list[str]:
+    """What SGLang ignores. Raises ConfigError for what it refuses."""
     config = parse_json(text, "the configuration")
     if not isinstance(config, dict) or not config:
         raise wrong(NAME, "the file must be an object with an entry per batch size")
-    entries = {key: entry for key, entry in config.items() if key.isdigit()}
+    entries = {key: entry for key, entry in config.items() if key.isdecimal()}
     if not entries:
         raise wrong(NAME, "there is no batch size among its keys")
-    if unknown := set(config) - set(entries) - TUNING:
-        raise wrong(NAME, f"a key must be a batch size, got {shown(min(unknown))}")
+    ignored = sorted(set(config) - set(entries) - TUNING)
     for key, entry in entries.items():
         if not isinstance(entry, dict) or "candidate_steps" not in entry:
             raise wrong(NAME, f"batch {key} must have candidate_steps")
-        if unknown := set(entry) - TUNING - {"candidate_steps"}:
-            raise wrong(NAME, f"batch {key} has an unknown member {shown(min(unknown))}")
+        ignored += sorted(set(entry) - TUNING - {"candidate_steps"} - set(ignored))
         steps = entry["candidate_steps"]
-        if not isinstance(steps, list) or not steps or not all(map(is_count, steps)):
-            raise wrong(NAME, f"candidate_steps of batch {key} must be a list of integers")
-    if all(entry["candidate_steps"] == [0] for entry in entries.values()):
-        raise wrong(NAME, "no entry speculates")
+        if not isinstance(steps, list) or not steps or not all(map(_is_step, steps)):
+            raise wrong(NAME, f"candidate_steps of batch {key} must be a list of integers from 0")
+    remarks = [f"SGLang ignores {', '.join(map(shown, ignored))}"] if ignored else []
+    if not any(max(entry["candidate_steps"]) for entry in entries.values()):
+        remarks.append("no entry speculates")
+    return remarks
+
+
+def _is_step(value: object) -> bool:
+    return isinstance(value, int) and value >= 0  # a bool is one to Python, and so to SGLang

@@ -2,30 +2,35 @@
 
 As in `llmapi/llm_args.py` of its main branch (autumn 2026): `DraftTargetDecodingConfig`, told by
 `decoding_type: Draft_Target`, and `draft_len_schedule`, whose smallest key must have
-`max_draft_len`. Releases before these types were told apart by that name call it DraftTarget;
-those that read the keys as lower bounds also want a key of 1.
+`max_draft_len`. Early releases call it DraftTarget; those that read the keys as lower bounds also
+want a key of 1.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import AliasChoices, Field
 
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.harmless import shown
 from magicdec.profiles.export.plan import Plan, Range
-from magicdec.profiles.export.settings import EngineOptions, Export, wrong
-from magicdec.profiles.export.vllm import REPLAY, is_count
+from magicdec.profiles.export.schema import Strict, read_members
+from magicdec.profiles.export.settings import REPLAY, EngineOptions, Export, wrong
 
 NAME = "TensorRT-LLM"
+Positive = Annotated[int, Field(ge=1)]
 UPPER = "upper bounds (newer releases, which stop speculating above the last)"
 LOWER = "lower bounds (older releases)"
 TYPES = ("Draft_Target", "DraftTarget")  # of newer and older releases
-KNOWN = {
-    "decoding_type", "max_draft_len", "speculative_model", "speculative_model_dir",
-    "draft_len_schedule", "max_concurrency", "load_format", "acceptance_window",
-    "acceptance_length_threshold", "max_total_draft_tokens", "use_rejection_sampling",
-}  # fmt: skip
+OTHERS = ("AUTO", "DFlash", "DSpark", "Eagle", "Eagle3", "MTP", "NGram", "PARD", "SA", "SaveState",
+          "User_Provided")  # fmt: skip
+RENAMED = {
+    "acceptance_window": "acceptance_rate_window_size",
+    "acceptance_length_threshold": "acceptance_rate_threshold, a rate and no length",
+}
 
 
 def render(plan: Plan, options: EngineOptions) -> Export:
@@ -76,7 +81,28 @@ def _descending(plan: Plan) -> tuple[list[Range], list[str]]:
     return [Range(part.first, part.last, min(part.gamma, most)) for part in parts], notes
 
 
-def check(text: str) -> None:
+class DraftTarget(Strict):
+    """`DraftTargetDecodingConfig`, with the members of `DecodingBaseConfig`."""
+
+    decoding_type: Literal["Draft_Target"]
+    max_draft_len: Positive
+    max_total_draft_tokens: int | None = None
+    speculative_model: Annotated[
+        str | None,
+        Field(validation_alias=AliasChoices("speculative_model", "speculative_model_dir")),
+    ] = None
+    max_concurrency: Positive | None = None
+    draft_len_schedule: dict[int, int] | None = None
+    load_format: str | None = None
+    acceptance_rate_window_size: Annotated[int, Field(ge=0)] | None = None
+    acceptance_rate_threshold: Annotated[float, Field(ge=0, le=1)] | None = None
+    use_rejection_sampling: bool = False
+    allow_advanced_sampling: bool = False
+    advanced_sampling_mode: Literal["full", "no_topk", "no_topp", "no_topk_no_topp"] = "full"
+    enable_penalty: bool = False
+
+
+def check(text: str) -> list[str]:
     """Raises ConfigError."""
     import yaml
 
@@ -84,32 +110,28 @@ def check(text: str) -> None:
         config = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError, ValueError):
         raise wrong(NAME, "the file is no YAML") from None
-    spec: Any = config.get("speculative_config") if isinstance(config, dict) else None
-    if not isinstance(spec, dict):
+    if not isinstance(config, dict) or not isinstance(config.get("speculative_config"), dict):
         raise wrong(NAME, "there is no speculative_config")
-    if unknown := [name for name in spec if name not in KNOWN]:
-        raise wrong(NAME, f"unknown member {shown(unknown[0])}")
-    if spec.get("decoding_type") not in TYPES:
-        raise wrong(NAME, f"decoding_type must be {TYPES[0]}, in older releases {TYPES[1]}")
-    model = spec.get("speculative_model", spec.get("speculative_model_dir"))
-    if not isinstance(model, str) or not model:
+    kind = config["speculative_config"].get("decoding_type")
+    if kind in OTHERS:
+        raise ConfigError(f"of {NAME} only {TYPES[0]} can be checked, not {kind}")
+    spec = read_members(DraftTarget, config["speculative_config"], NAME, RENAMED)
+    if not spec.speculative_model:
         raise wrong(NAME, "speculative_model must name a draft model")
-    most = spec.get("max_draft_len")
-    if not is_count(most) or most < 1:
-        raise wrong(NAME, "max_draft_len must be an integer of at least 1")
-    if "draft_len_schedule" in spec:
-        if spec.get("max_concurrency") is not None:
+    if spec.draft_len_schedule is not None:
+        if spec.max_concurrency is not None:
             raise wrong(NAME, "draft_len_schedule and max_concurrency exclude each other")
-        _check_schedule(spec["draft_len_schedule"], most)
+        _check_schedule(spec.draft_len_schedule, spec.max_draft_len)
+    return []
 
 
-def _check_schedule(schedule: Any, most: int) -> None:
-    if not isinstance(schedule, dict) or not schedule:
+def _check_schedule(schedule: Mapping[int, int], most: int) -> None:
+    if not schedule:
         raise wrong(NAME, "draft_len_schedule must map batch sizes to draft lengths")
     for batch, gamma in schedule.items():
-        if not is_count(batch) or batch < 1:
+        if batch < 1:
             raise wrong(NAME, f"a schedule key must be a batch size, got {shown(batch)}")
-        if not is_count(gamma) or gamma > most:
+        if not 0 <= gamma <= most:
             raise wrong(NAME, f"draft length {shown(gamma)} is not in 0..max_draft_len {most}")
     if schedule[min(schedule)] != most:
         raise wrong(NAME, "the smallest batch size must have max_draft_len")

@@ -12,8 +12,10 @@ from typing import Any
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.harmless import shown
 from magicdec.profiles.export.plan import Plan, spans
-from magicdec.profiles.export.settings import EngineOptions, Export, wrong
-from magicdec.profiles.export.vllm import KNOWN, NAME, REPLAY, SCHEDULE, is_count, read, replayed
+from magicdec.profiles.export.settings import REPLAY, EngineOptions, Export, is_count, wrong
+from magicdec.profiles.export.vllm import read, replayed
+from magicdec.profiles.export.vllm_config import NAME, SCHEDULE, Speculative, check_rules
+from magicdec.profiles.storage.reading import parse_json
 
 
 def render(plan: Plan, options: EngineOptions) -> Export:
@@ -33,8 +35,8 @@ def render(plan: Plan, options: EngineOptions) -> Export:
         SCHEDULE: entries,
     }
     notes = [
-        "EXPERIMENTAL: five-item entries are a proposal (vllm pull request 48944); released "
-        "versions refuse them",
+        "EXPERIMENTAL: five-item entries are a proposal (vllm pull request 48944, which now calls "
+        "the member speculative_token_schedule and keeps this name); released versions refuse them",
         f"beyond batch {plan.batches[-1]} and context {plan.contexts[-1]:,} nothing was measured",
     ]
     if options.replay:
@@ -43,18 +45,20 @@ def render(plan: Plan, options: EngineOptions) -> Export:
     return Export(json.dumps(config) + "\n", tuple(notes))
 
 
-def check(text: str) -> None:
-    """Raises ConfigError unless the entries tile a rectangle: every batch range × context range."""
-    config = read(text, KNOWN, "draft_model")
-    if not isinstance(config.get("model"), str) or not config["model"]:
-        raise wrong(NAME, "model must name a draft model")
-    entries = config.get(SCHEDULE)
+def check(text: str) -> list[str]:
+    """Raises ConfigError unless the entries tile a rectangle: every batch range × context range.
+
+    All else is as vLLM has it."""
+    members = parse_json(text, "the configuration")
+    entries = members.pop(SCHEDULE, None) if isinstance(members, dict) else None
+    config = read(json.dumps(members), Speculative)
+    remarks = check_rules(config)
     if not isinstance(entries, list) or not entries:
         raise wrong(NAME, f"{SCHEDULE} must be a list of [bs, bs, context, context, K]")
     for entry in entries:
         if not isinstance(entry, list) or len(entry) != 5 or not all(map(is_count, entry)):
             raise wrong(NAME, f"an entry must be five integers, got {shown(entry)}")
-        if entry[4] > config["num_speculative_tokens"]:
+        if entry[4] > config.num_speculative_tokens:
             raise wrong(NAME, f"K {entry[4]} exceeds num_speculative_tokens")
     batches = sorted({(entry[0], entry[1]) for entry in entries})
     contexts = sorted({(entry[2], entry[3]) for entry in entries})
@@ -71,3 +75,4 @@ def check(text: str) -> None:
     full = {(*batch, *context) for batch in batches for context in contexts}
     if len(cells) != len(full) or set(cells) != full:
         raise wrong(NAME, "every batch range needs each context range exactly once")
+    return remarks

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from magicdec.engine.config import DecodeConfig
-from magicdec.engine.errors import MagicdecError
+from magicdec.engine.errors import MagicdecError, WrongWeightsError
 from magicdec.engine.request import Request
 from magicdec.engine.session import Session
 from magicdec.profiles.passes import Listener, Passes
@@ -43,6 +43,7 @@ class Recording:
     tell: Callable[[Progress], None]
     predict: Predict
     prepare: Prepare
+    unwritten: Callable[[Cell], str]  # shows the cell that could not be written, and says where
 
     def run(self, cells: Mapping[CellKey, DecodeConfig], writer: ProfileWriter) -> None:
         """Measures each cell with its settings, but for those that the file has. One that fails is
@@ -60,9 +61,15 @@ class Recording:
                 self.tell(Progress(key, done, total, left))
                 try:
                     cell = measure(key, cells[key])
-                except MagicdecError as error:
-                    cell = failed_cell(key, " ".join(str(error).split())[:1000])
-                writer.append(cell)
+                except WrongWeightsError:  # no cell of them counts
+                    raise
+                except Exception as error:  # whatever it is, the other cells can be measured
+                    cell = failed_cell(key, _reason(error))
+                try:
+                    writer.append(cell)
+                except OSError as error:
+                    error.add_note(self.unwritten(cell))
+                    raise
                 done += 1
                 left = (time.monotonic() - begun) / done * (total - done)
                 self.tell(Progress(key, done, total, left, cell))
@@ -79,3 +86,8 @@ class Recording:
             return made[0].measure(key, config, self.repeats)
 
         return measure
+
+
+def _reason(error: Exception) -> str:
+    said = " ".join(str(error).split())
+    return (said if isinstance(error, MagicdecError) else f"{type(error).__name__}: {said}")[:1000]

@@ -42,6 +42,7 @@ def header_from_json(value: object, where: str) -> Header:
         kv_dtype=fields.text("kv_dtype"),
         documents=tuple(_source(part) for part in workload.objects("documents")),
         max_new_tokens=workload.maybe("max_new_tokens", workload.integer),
+        conditions=workload.maybe("conditions", workload.scalars) or {},
         grid=_grid(fields.inner("grid")),
     )
 
@@ -85,6 +86,7 @@ def cell_from_json(value: object, where: str) -> Cell:
     predicted = fields.maybe("predicted", fields.inner)
     cell = Cell(
         key=key,
+        draft_identity=fields.maybe("draft_identity", fields.text),
         status=status,
         error=fields.maybe("error", lambda name: fields.text(name, MESSAGE)),
         repeats=tuple(_repeat(part) for part in fields.objects("repeats", MAX_REPEATS)),
@@ -142,13 +144,22 @@ def _sample(fields: Fields) -> Sample:
         tokens=fields.integer("tokens"),
         seconds=fields.seconds("seconds"),
         steps=fields.integer("steps"),
-        phases=PhaseTimes(*(phases.seconds(name) for name in PHASES)),
+        phases=PhaseTimes(*(_phase(phases, name) for name in PHASES)),
         num_spec_steps=fields.maybe("num_spec_steps", fields.integer),
         num_draft_tokens=fields.maybe("num_draft_tokens", fields.integer),
         num_accepted_draft_tokens=fields.maybe("num_accepted_draft_tokens", fields.integer),
         prefilled=fields.maybe("prefilled", fields.truth) is not False,
         row_steps=fields.maybe("row_steps", fields.integer),
+        num_cut_draft_tokens=fields.maybe("num_cut_draft_tokens", fields.integer),
+        num_spec_tokens=fields.maybe("num_spec_tokens", fields.integer),
     )
+
+
+def _phase(phases: Fields, name: str) -> float:
+    """Older files have no `load`: what there was of it is in `prefill`."""
+    if name == "load":
+        return phases.maybe(name, phases.seconds) or 0.0
+    return phases.seconds(name)
 
 
 def _step(fields: Fields) -> StepTimes:
@@ -198,6 +209,11 @@ def _check_counts(cell: Cell, fields: Fields) -> None:
     taken = cell.samples(lambda repeat: repeat.speculative.row_steps)
     if len(taken) == len(cell.repeats) > 0 and sum(taken) < steps:
         raise fields.refuse(f"row_steps sum to {sum(taken):g}, and {steps} of them drafted")
+    accepted = cell.num_accepted_draft_tokens
+    if not accepted <= cell.num_spec_tokens <= accepted + steps:
+        raise fields.refuse(
+            f"num_spec_tokens is {cell.num_spec_tokens}, of {steps} steps that accepted {accepted}"
+        )
     for name in ("num_spec_steps", "num_draft_tokens", "num_accepted_draft_tokens"):
         parts = [getattr(repeat.speculative, name) for repeat in cell.repeats]
         known = [part for part in parts if part is not None]
@@ -213,6 +229,7 @@ def _check_written(cell: Cell, counts: Fields) -> None:
         ("num_spec_steps", cell.num_spec_steps),
         ("num_draft_tokens", cell.num_draft_tokens),
         ("num_accepted_draft_tokens", cell.num_accepted_draft_tokens),
+        ("num_spec_tokens", cell.num_spec_tokens),
         ("draft_acceptance_rate", cell.acceptance_rate),
         ("mean_acceptance_length", cell.mean_acceptance_length),
     )

@@ -31,6 +31,7 @@ def header_to_json(header: Header) -> dict[str, Any]:
         "workload": {
             "documents": [asdict(source) for source in header.documents],
             "max_new_tokens": header.max_new_tokens,
+            "conditions": dict(header.conditions),
         },
         "grid": {name: list(values) for name, values in asdict(header.grid).items()}
         | {
@@ -44,6 +45,7 @@ def cell_to_json(cell: Cell) -> dict[str, Any]:
     """Names under `speculative_decoding` are those of `run --json`."""
     return {
         "key": key_to_json(cell.key),
+        "draft_identity": cell.draft_identity,
         "status": cell.status,
         "error": cell.error,
         "repeats": [_repeat(repeat) for repeat in cell.repeats],
@@ -51,6 +53,7 @@ def cell_to_json(cell: Cell) -> dict[str, Any]:
             "num_spec_steps": cell.num_spec_steps,
             "num_draft_tokens": cell.num_draft_tokens,
             "num_accepted_draft_tokens": cell.num_accepted_draft_tokens,
+            "num_spec_tokens": cell.num_spec_tokens,
             "draft_acceptance_rate": cell.acceptance_rate,
             "mean_acceptance_length": cell.mean_acceptance_length,
             "acceptance_rate_per_position": list(cell.acceptance_rate_per_position),
@@ -98,6 +101,8 @@ def _sample(sample: Sample) -> dict[str, Any]:
         "num_accepted_draft_tokens": sample.num_accepted_draft_tokens,
         "prefilled": sample.prefilled,
         "row_steps": sample.row_steps,
+        "num_cut_draft_tokens": sample.num_cut_draft_tokens,
+        "num_spec_tokens": sample.num_spec_tokens,
     }
 
 

@@ -30,11 +30,13 @@ def cell_of(
     predicted: Predicted | None = None,
     peak_memory_bytes: int | None = None,
     prefill: Prefill | None = None,
+    draft_identity: str | None = None,
 ) -> Cell:
     """A finished cell; `passes` are the (plain, speculative) reports of its repeats."""
     spec = [report for _, report in passes]
     return Cell(
         key=key,
+        draft_identity=draft_identity,
         repeats=tuple(
             Repeat(None if plain is None else sample_of(plain), sample_of(speculative))
             for plain, speculative in passes
@@ -70,6 +72,8 @@ def sample_of(report: RunReport) -> Sample:
         report.num_accepted_draft_tokens if spec else None,
         prefilled=report.reused_prompt_tokens < report.prompt_tokens,
         row_steps=sum(row.steps for row in report.rows),
+        num_cut_draft_tokens=report.num_cut_draft_tokens if spec else None,
+        num_spec_tokens=report.num_spec_tokens if spec else None,
     )
 
 

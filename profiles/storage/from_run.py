@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
@@ -9,10 +10,19 @@ from magicdec.engine.errors import ConfigError
 from magicdec.engine.gamma.policy import FIXED
 from magicdec.engine.harmless import clean
 from magicdec.profiles.records import RUN_SCHEMA
+from magicdec.profiles.storage.conditions import conditions_of
 from magicdec.profiles.storage.decoding import cell_from_json, header_from_json
 from magicdec.profiles.storage.drafter import draft_name, policy_name
+from magicdec.profiles.storage.fields import model_name
 from magicdec.profiles.storage.header import Grid
 from magicdec.profiles.storage.schema import Profile
+
+OF_CELLS = (
+    "documents",
+    "draft_identity",
+    "draft_weights",
+    "gamma_policy",
+)  # in a run's environment
 
 
 def profile_of_run(document: dict[str, Any], name: str) -> Profile:
@@ -26,6 +36,11 @@ def profile_of_run(document: dict[str, Any], name: str) -> Profile:
     except (TypeError, AttributeError):
         raise _damaged(name, "a part of it is of another kind than magicdec writes") from None
     return Profile(header_from_json(header, name), (cell_from_json(cell, name),))
+
+
+def whole(name: str, documents: Iterable[str]) -> str | None:
+    """The document that a row's name is, or is a part of: `book.txt` of `book.txt[:500]`."""
+    return next((d for d in documents if name == d or name.startswith(f"{d}[")), None)
 
 
 def _damaged(name: str, why: str) -> ConfigError:
@@ -44,22 +59,32 @@ def _translated(run: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         raise ValueError("it has no rows")
     baseline, spec = run.get("baseline"), run["speculative_decoding"]
     documents = {row["document"]: row["prompt_tokens"] for row in rows}
+    digests = env.get("documents") or {}
     header = {
         "created": "",
         "tool": env.get("magicdec", ""),
-        "environment": env,
+        "environment": {
+            key: model_name(str(value)) if key == "model" else value
+            for key, value in env.items()
+            if key not in OF_CELLS
+        },
         "model": env.get("model", config["model"]),
         "dtype": env.get("dtype", config["dtype"]),
         "kv_dtype": env.get("kv_dtype", config["kv_dtype"]),
         "workload": {
-            "documents": [{"name": name, "tokens": tokens} for name, tokens in documents.items()],
+            "documents": [
+                {"name": name, "tokens": tokens, "sha256": digests.get(whole(name, digests) or "")}
+                for name, tokens in documents.items()
+            ],
             "max_new_tokens": config["max_new_tokens"],
+            "conditions": conditions_of(config),
         },
         "grid": {field: [] for field in asdict(Grid())},
     }
     failure = run["error"] or ("interrupted" if run["interrupted"] else None)
     counts = {name: spec[name] for name in ("num_spec_steps", "num_draft_tokens")}
     counts["num_accepted_draft_tokens"] = spec["num_accepted_draft_tokens"]
+    counts |= {name: spec.get(name) for name in ("num_cut_draft_tokens", "num_spec_tokens")}
     verdict = run.get("lossless") or {"checked": False, "reason": "run without --compare"}
     cell = {
         "key": {
@@ -75,8 +100,11 @@ def _translated(run: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
             "draft_kv": config.get("draft_kv", "selected"),
             "tree": config.get("tree"),
             "tree_nodes": config.get("tree_nodes"),
-            "gamma_policy": policy_name(config.get("gamma_policy", FIXED.name)),
+            "gamma_policy": policy_name(
+                env.get("gamma_policy") or config.get("gamma_policy", FIXED.name)
+            ),
         },
+        "draft_identity": env.get("draft_identity"),
         "status": "failed" if failure else "ok",
         "error": failure,
         "repeats": [

@@ -46,4 +46,12 @@ class Header:
     kv_dtype: str
     documents: tuple[Source, ...]
     max_new_tokens: int | None = None
+    #: What else rows and texts follow from: how documents become rows, how tokens are chosen.
+    conditions: Mapping[str, Scalar] = field(default_factory=dict)
     grid: Grid = field(default_factory=Grid)
+
+    @property
+    def identity(self) -> str | None:
+        """The model's, whatever its name; None in files of earlier versions."""
+        found = self.environment.get("identity")
+        return None if found is None else str(found)

@@ -6,6 +6,19 @@ import sys
 from typing import BinaryIO
 
 
+def free(file: BinaryIO) -> bool:
+    """Whether nobody has it, as far as locks can tell; False where there are none."""
+    if sys.platform == "win32":
+        return False
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
 def lock(file: BinaryIO) -> bool:
     """Until the file is closed. False when somebody else has it; True where there are no locks."""
     if sys.platform == "win32":

@@ -75,7 +75,8 @@ def _read_cells(lines: list[str], name: str) -> tuple[list[Cell], list[str]]:
         except ConfigError as error:
             raise ConfigError(f"{error}; delete that line") from None
         before = cells.pop(cell.key, None)
-        if before is not None and before.status == "ok":
+        grown = before is not None and cell.repeats[: len(before.repeats)] == before.repeats
+        if before is not None and before.status == "ok" and not grown:
             warnings.append(f"{where}: {cell.key.label} was measured before; the later one counts")
         cells[cell.key] = cell
     return list(cells.values()), warnings

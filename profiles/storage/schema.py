@@ -56,6 +56,9 @@ class Sample:
     num_accepted_draft_tokens: int | None = None
     prefilled: bool = True  # False: the prompts' K/V were all there already, from an earlier pass
     row_steps: int | None = None  # steps of each row, summed: those that drafted nothing, too
+    # None in older files, which counted drafts past a row's end as accepted.
+    num_cut_draft_tokens: int | None = None
+    num_spec_tokens: int | None = None  # emitted by the steps that drafted
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -72,24 +75,26 @@ class Repeat:
     @property
     def speedup(self) -> float | None:
         """Plain over speculative decode seconds, for the same number of tokens."""
-        return self._speedup(0.0)
+        return self._speedup()
 
     @property
     def speedup_end_to_end(self) -> float | None:
-        """The same with the plain run's prefill on either side: both need it, one does it.
+        """The same with the plain run's load and prefill on either side: both need them, one does
+        them. What the speculative run loads besides is its own.
 
         None where that run did none, as in a sweep: its prefill seconds are of a copy.
         """
         if self.plain is None or not self.plain.prefilled:
             return None
-        return self._speedup(self.plain.phases.prefill)
+        phases = self.plain.phases
+        return self._speedup(phases.load + phases.prefill, self.speculative.phases.load)
 
-    def _speedup(self, prefill: float) -> float | None:
+    def _speedup(self, shared: float = 0.0, own: float = 0.0) -> float | None:
         plain, after = self.plain, self.speculative
         if plain is None or not (plain.tokens and plain.seconds and after.tokens and after.seconds):
             return None
         before = plain.seconds * after.tokens / plain.tokens
-        return (prefill + before) / (prefill + after.seconds)
+        return (shared + before) / (shared + own + after.seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +144,7 @@ class Cell:
     """What one setting gave. A failed cell has an error and whatever was measured before it."""
 
     key: CellKey
+    draft_identity: str | None = None  # of the other model that drafts; its name is the key's
     status: Literal["ok", "failed"] = "ok"
     error: str | None = None
     repeats: tuple[Repeat, ...] = ()
@@ -185,7 +191,16 @@ class Cell:
     @property
     def mean_acceptance_length(self) -> float | None:
         steps = self.num_spec_steps
-        return 1 + self.num_accepted_draft_tokens / steps if steps else None
+        return self.num_spec_tokens / steps if steps else None
+
+    @property
+    def num_spec_tokens(self) -> int:
+        """Emitted by the steps that drafted: one more than each accepted, unless its row ended."""
+        said = [repeat.speculative.num_spec_tokens for repeat in self.repeats]
+        known = [tokens for tokens in said if tokens is not None]
+        if known and len(known) == len(said):
+            return sum(known)
+        return self.num_accepted_draft_tokens + self.num_spec_steps
 
     @property
     def mean_gamma(self) -> float | None:

@@ -10,13 +10,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
+from magicdec.engine.config import LAYERS, LOOKUP, SELF
 from magicdec.engine.errors import ConfigError
-from magicdec.profiles.calibrated import FINGERPRINT
+from magicdec.profiles.calibrated import FINGERPRINT, LATER, brief
+from magicdec.profiles.storage.conditions import different
+from magicdec.profiles.storage.drafter import draft_name, split_cascade
 from magicdec.profiles.storage.encoding import cell_to_json, header_to_json
 from magicdec.profiles.storage.header import Header, Scalar, Source
 from magicdec.profiles.storage.locking import lock
 from magicdec.profiles.storage.reading import WRITERS, read_profile
-from magicdec.profiles.storage.schema import OLDER, SCHEMA, Cell, CellKey
+from magicdec.profiles.storage.schema import OLDER, SCHEMA, Cell, CellKey, Profile
 from magicdec.profiles.storage.torn import cut_torn_line
 
 MOST_HEADER = 2**20  # bytes
@@ -38,6 +41,8 @@ class ProfileWriter:
         self.path = path
         self.finished: set[CellKey] = set()
         self.failed: set[CellKey] = set()
+        self.unnamed = ""  # what a file that is continued does not say, see `unnamed`
+        self._drafts: dict[str, str] = {}  # identities of draft models, by name
         self._file: BinaryIO = path.open("ab")
         try:
             if not lock(self._file):
@@ -88,6 +93,16 @@ class ProfileWriter:
 
     def _resume(self, header: Header) -> None:
         profile = read_profile(self.path)
+        self._same_subject(profile, header)
+        cut_torn_line(self.path)
+        self._renew_schema()
+        for cell in profile.cells:
+            (self.finished if cell.status == "ok" else self.failed).add(cell.key)
+            if cell.draft_identity is not None:
+                self._drafts[cell.key.draft] = cell.draft_identity
+        self.unnamed = unnamed(profile, header)
+
+    def _same_subject(self, profile: Profile, header: Header) -> None:
         for name in ("model", "dtype", "kv_dtype", "documents", "max_new_tokens"):
             before, now = getattr(profile.header, name), getattr(header, name)
             if before != now:
@@ -95,14 +110,31 @@ class ProfileWriter:
                     f"{self.path} records another {_WORDS.get(name, name)} ({_shown(before)}, now "
                     f"{_shown(now)}); give another file"
                 )
-        if different := other_machine(profile.header.environment, header.environment):
+        before, now = profile.header.identity, header.identity
+        if None not in (before, now) and before != now:
             raise ConfigError(
-                f"{self.path} was measured elsewhere ({different}); give another file"
+                f"{self.path} records another model of the name {header.model} (weights "
+                f"{brief('identity', before)}, now {brief('identity', now)}); give another file"
             )
-        cut_torn_line(self.path)
-        self._renew_schema()
-        for cell in profile.cells:
-            (self.finished if cell.status == "ok" else self.failed).add(cell.key)
+        if elsewhere := other_machine(profile.header.environment, header.environment):
+            raise ConfigError(
+                f"{self.path} was measured elsewhere ({elsewhere}); give another file"
+            )
+        if other := different(profile.header, header):
+            raise ConfigError(
+                f"{self.path} was measured with other settings ({other}); give another file"
+            )
+
+    def same_drafts(self, identities: Mapping[str, str]) -> None:
+        """Raises ConfigError where one of these draft models, by the name that cells have for it,
+        is another one than that of the cells that are there."""
+        for name, now in identities.items():
+            before = self._drafts.get(draft_name(name), now)
+            if before != now:
+                raise ConfigError(
+                    f"{self.path} records another draft model of the name {draft_name(name)} "
+                    f"(weights {before[:8]}, now {now[:8]}); give another file"
+                )
 
     def _renew_schema(self) -> None:
         """Lines of this version follow: a header of an older one is made to say so. Only the
@@ -153,10 +185,31 @@ def _shown(value: object) -> str:
     return f"{', '.join(names):.60}"
 
 
+def unnamed(profile: Profile, now: Header) -> str:
+    """What a file of an earlier version does not say of what it measured, in words, so that nobody
+    can tell whether it is the same now; empty when it says all."""
+    before = profile.header
+    found = [
+        FINGERPRINT[key] for key in LATER
+        if now.environment.get(key) is not None and before.environment.get(key) is None
+    ]  # fmt: skip
+    if any(c.draft_identity is None and _by_model(c.key) for c in profile.finished):
+        found.append("weights of the draft model")
+    if now.conditions and not before.conditions:
+        found.append("other settings")
+    return " or ".join(found)
+
+
+def _by_model(key: CellKey) -> bool:
+    """Whether another model drafts, in a cascade for the model itself."""
+    first, _ = split_cascade(key.draft)
+    return first not in (SELF, LOOKUP) and not first.startswith(LAYERS)
+
+
 def other_machine(before: Mapping[str, Scalar], now: Mapping[str, Scalar]) -> str:
     """What times depend on and is not as it was, "threads 2, now 4"; empty when all is."""
     return ", ".join(
         f"{words} {before[key]}, now {now[key]}"
         for key, words in FINGERPRINT.items()
-        if key in before and key in now and before[key] != now[key]
+        if key != "identity" and key in before and key in now and before[key] != now[key]
     )

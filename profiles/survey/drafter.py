@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from magicdec.engine.config import SELF, DecodeConfig
+from magicdec.engine.errors import PluginError
 from magicdec.engine.selectors.base import SELECTORS, KVSelector
 from magicdec.profiles.storage import drafter as storage
 from magicdec.profiles.storage.drafter import FULL, NO_TREE, drafting, way
@@ -47,7 +48,11 @@ class Drafter:
         )  # fmt: skip
 
     def _scalars(self) -> tuple[tuple[str, Scalar], ...]:
-        """The options that were given, as the selector understood them."""
-        selector = self.create()
-        pairs = [(name, getattr(selector, name)) for name in sorted(self.options)]
+        """The options that were given, as the selector understood them, if it can be made."""
+        try:
+            selector = self.create()
+        except PluginError:
+            pairs = sorted(self.options.items())
+        else:
+            pairs = [(name, getattr(selector, name)) for name in sorted(self.options)]
         return tuple((name, v if isinstance(v, Scalar) else str(v)) for name, v in pairs)

@@ -14,11 +14,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from magicdec.engine.config import SamplingConfig
+from magicdec.engine.finiteness import finite, require_finite, rounding
 from magicdec.engine.model.decoder import Decoder
 from magicdec.kernels.transfer import to_device
 from magicdec.profiles.survey.reading import Reader
 from magicdec.profiles.survey.replay import Kept
-from magicdec.profiles.survey.tokens import chances_of, span
+from magicdec.profiles.survey.tokens import Chances, span
 from magicdec.profiles.survey.trace import TracedRow
 
 #: A token of a block sees (BLOCK - 1) / 2 = 1 token's K/V of the draft on average, one of a step
@@ -35,6 +36,7 @@ def chances(
     Under greedy decoding that is 1 for the likeliest token and 0 for others. model: with the
     weights that draft. Leaves the target's cache as it was, but for rounding.
     """
+    judged = Chances(sampling, rows, model)
     found = [np.empty(row.fed) for row in rows]
     for start in range(0, max(row.fed for row in rows), reader.width):
         active = [i for i, row in enumerate(rows) if row.fed > start]
@@ -44,8 +46,10 @@ def chances(
         # Rows that end within the pass are filled up; what follows a token does not change it.
         spans = [span(row.tokens, start, new + 1) for row in part]
         tokens = to_device(spans, model.device)  # [n, new + 1]
-        logits = model.forward(tokens[:, :-1], reader.access(part, start, new))  # [n, new, V]
-        of_tokens = chances_of(logits, tokens[:, 1:], sampling).cpu().numpy()
+        with rounding("the draft", model.dtype):
+            logits = model.forward(tokens[:, :-1], reader.access(part, start, new))  # [n, new, V]
+        require_finite(finite(logits).flatten().tolist(), "the draft", model.dtype)
+        of_tokens = judged.of(part, start, logits, tokens).cpu().numpy()
         for i, count, values in zip(active, counts, of_tokens, strict=True):
             found[i][start : start + count] = values[:count]
         reader.passed(part, tokens[:, :-1], counts)

@@ -10,11 +10,12 @@ from magicdec.engine.clock import Clock
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.draft_model import ModelDrafter
 from magicdec.engine.drafting import make_drafter
+from magicdec.engine.finiteness import require_finite
 from magicdec.engine.prefill import PREFILL_CHUNK
 from magicdec.engine.session import Session
 from magicdec.kernels.transfer import to_device
 from magicdec.profiles.survey.replay import Kept
-from magicdec.profiles.survey.tokens import chances_of, span
+from magicdec.profiles.survey.tokens import Chances, span
 from magicdec.profiles.survey.trace import TracedRow
 
 
@@ -35,6 +36,7 @@ def own_cache_chances(
     _end_prompts(drafter, session, rows)
     spec = session.draft_spec(config)
     assert spec is not None
+    chances = Chances(config.sampling, rows, session.model)
     found = [np.empty(row.fed) for row in rows]
     for start in range(0, max(row.fed for row in rows), block):
         active = [i for i, row in enumerate(rows) if row.fed > start]
@@ -44,7 +46,10 @@ def own_cache_chances(
         spans = [span(rows[i].tokens, start, max(counts) + 1) for i in active]
         tokens = to_device(spans, session.device)  # [n, T + 1]
         fed = tokens[:, :-1].clamp(max=spec.vocab_size - 1)  # padding means nothing
-        of_tokens = chances_of(drafter.read(slots, fed), tokens[:, 1:], config.sampling)
+        logits = drafter.read(slots, fed)
+        flag = drafter.watched.taken()
+        require_finite([flag is None or bool(flag)], drafter.watched.who, session.dtype)
+        of_tokens = chances.of([rows[i] for i in active], start, logits, tokens)
         for i, count, values in zip(active, counts, of_tokens.cpu().numpy(), strict=True):
             found[i][start : start + count] = values[:count]
         drafter.commit(slots, counts)

@@ -6,6 +6,7 @@ import copy
 
 from torch import Tensor
 
+from magicdec.engine.plugins import is_ours
 from magicdec.engine.selectors.base import KVSelector, ScoredSelector
 from magicdec.profiles.survey.drafter import Drafter
 
@@ -26,8 +27,8 @@ class Scores:
 
 
 def _remembering(selector: KVSelector) -> KVSelector:
-    if not isinstance(selector, ScoredSelector):
-        return selector
+    if not isinstance(selector, ScoredSelector) or not is_ours(type(selector)):
+        return selector  # a stranger's gets copies, which say nothing by where they lie
     found: dict[tuple[int, int], Tensor] = {}
     score = selector.score
 

@@ -130,6 +130,7 @@ class Survey:
                 yield Surveyed(drafter, "same", hits, time.perf_counter() - begun, texts)
                 continue
             weights, draft = self._draft(drafter)
+            self._session.require_intact()  # a draft model's weights, too
             found = tuple(kept(target, draft))
             yield Surveyed(drafter, weights, found, time.perf_counter() - begun)
 

@@ -16,8 +16,13 @@ class TracedRow:
     """slot: where the cache holds the prompt and, after it, all tokens but the last."""
 
     slot: int
-    prompt: int  # tokens
+    request: Request
     tokens: tuple[int, ...]
+
+    @property
+    def prompt(self) -> int:
+        """Tokens of the prompt."""
+        return len(self.request.tokens)
 
     @property
     def fed(self) -> int:
@@ -38,7 +43,7 @@ def traced_rows(
     for request, tokens in zip(requests, outputs, strict=True):
         slot = next(slot for slot in slots if _holds(cache, slot, request))
         slots.remove(slot)
-        rows.append(TracedRow(slot, len(request.tokens), tuple(tokens)))
+        rows.append(TracedRow(slot, request, tuple(tokens)))
     return sorted(rows, key=lambda row: row.slot)  # neighbours can share an attention call
 
 

@@ -112,7 +112,7 @@ class Tuner:
         return requests[:1]
 
     def _around(self, place: Place, known: Known, prices: CalibratedPrices) -> Iterator[Option]:
-        for each in places_around(place, self.session.spec.trained):
+        for each in places_around(place, self.session.spec.trained_window):
             best = best_around(known, each, self.question.objective, prices)
             if best is not None:
                 yield replace(best, memory=self._memory(best.candidate, each))

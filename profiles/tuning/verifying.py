@@ -181,6 +181,9 @@ class Verification:
                     step=full_steps(plain, mine),
                     lossless=self.checked.get(trial.candidate),
                     predicted=_predicted(trial),
+                    draft_identity=self.passes.session.draft_identity(
+                        self.configure(trial.candidate)
+                    ),
                 )
             )
         return found

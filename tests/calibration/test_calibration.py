@@ -110,3 +110,24 @@ def test_loading_needs_no_torch(calibration):
         "assert found and found.stale_because(known_here()); assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_other_weights_of_the_name_and_another_machine_make_it_stale(calibration):
+    made = calibration(identity="3f" * 16, machine="AuthenticAMD 25/17/1, 2 cores")
+    assert read_calibration(save_calibration(made)) == made and not made.unnamed
+    now = {**made.fingerprint, "identity": "a0" * 16}
+    assert made.stale_because(now) == "weights 3f3f3f3f → a0a0a0a0"
+    save_calibration(calibration(**now))
+    assert load_calibration("smollm2-135m", made.fingerprint) == made
+    assert "64 cores" in made.stale_because({"machine": "AuthenticAMD 25/17/1, 64 cores"})
+
+
+def test_one_of_an_earlier_version_is_read_and_says_what_it_does_not_name(calibration):
+    old = calibration()
+    assert read_calibration(save_calibration(old)) == old
+    assert old.unnamed == "weights or machine"
+    now = {**old.fingerprint, "identity": "3f" * 16, "machine": "GenuineIntel 6/1/1, 2 cores"}
+    assert old.stale_because(now) == ""
+    newer = calibration(**now)
+    save_calibration(newer)
+    assert load_calibration("smollm2-135m", newer.fingerprint) == newer

@@ -107,11 +107,25 @@ def _check_goes_on_after(
         patch.setattr(checking, "append_cells", _full_disk)
         said = magicdec("calibrate", "--check", path.name, code=1)
         assert "No space left on device; it keeps what is finished" in said.err
+        assert said.err.count("predicted ") == 4, "what was measured is shown"
     said = magicdec("calibrate", "--check", path.name)
     assert "8 cells" in said.out
+    _check_is_of_one_calibration_and_text(magicdec, path)
     now = path.read_text().splitlines()
     assert now[:7] == lines[:7] and len(now) == 7 + 4, "the context of the torn cell, anew"
     assert len(read_cells(path)) == 8
+
+
+def _check_is_of_one_calibration_and_text(magicdec: Any, path: Path) -> None:
+    whole = path.read_text()
+    other = path.with_name("other.txt")
+    other.write_text(path.with_name("doc.txt").read_text().replace("w3 ", "w4 "))
+    said = magicdec("calibrate", "--check", path.name, code=2, document=other)
+    assert said.err == f"magicdec: {path.name} was measured on another text; give another file\n"
+    path.write_text(whole.replace('"calibrated": "20', '"calibrated": "19'))
+    said = magicdec("calibrate", "--check", path.name, code=2)
+    assert "checks the calibration of 19" in said.err and len(said.err.splitlines()) == 1
+    path.write_text(whole)
 
 
 def _full_disk(path: Path, cells: object) -> None:
@@ -169,6 +183,39 @@ def test_what_cannot_be_done_says_so(magicdec: Any, tmp_path: Path) -> None:
     short = tmp_path / "short.txt"
     short.write_text("w3 w4")
     magicdec("calibrate", code=2, document=short)
+    assert load_calibration() is None
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_calibration_that_cannot_be_stored_is_shown_and_used(
+    magicdec: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, early: bool
+) -> None:
+    """early: that is known before minutes are spent on it."""
+    from magicdec.profiles import calibration
+
+    if early:
+        blocked = tmp_path / "cache" / "calibrations"
+        blocked.write_text("in the way")
+        monkeypatch.setenv("MAGICDEC_CACHE_DIR", str(blocked.parent))
+    else:  # the disk fills up meanwhile
+
+        def full(path: Path) -> Any:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(calibration, "replacing", full)
+    said = magicdec("calibrate", "--json", "--attention", "sdpa", code=1)
+    found = json.loads(said.out)
+    assert found["schema"] == "magicdec.calibration/1" and found["selections"]
+    lines = [line for line in said.err.splitlines() if "shards" not in line and line]
+    assert len(lines) == 1 + early and "not stored: " in lines[-1] and "is above" in lines[-1]
+    assert ("warning: " in lines[0] and "File exists" in lines[0]) == early
+
+    tuned = magicdec(
+        "tune", "--context", "60", "--batch", "1", "--budget", "16", "--gamma", "1", "--verify",
+        "0", "--max-new-tokens", "8", "--attention", "sdpa", "--format", "json",
+    )  # fmt: skip
+    assert json.loads(tuned.out)["calibration"] is not None
+    assert "the calibration is used here and not stored: " in tuned.err
     assert load_calibration() is None
 
 

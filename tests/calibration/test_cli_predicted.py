@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,7 +17,8 @@ from magicdec.cli.main import run_command_line
 from magicdec.profiles.calibration import calibration_path, save_calibration
 
 FAKE = Path(__file__).parent.parent / "fake_session.py"
-RUN = ("--batch", "4", "--context", "4000", "--budget", "256", "--selector", "snapkv")
+PLAIN = ("--batch", "4", "--context", "4000")
+RUN = (*PLAIN, "--budget", "256", "--selector", "snapkv")
 
 
 def load_fake() -> ModuleType:
@@ -43,9 +44,11 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Ran:
     plugin = fake.SELECTOR.partition(":")[0]
     monkeypatch.setitem(sys.modules, plugin, ModuleType(plugin))
 
-    def command(*arguments: str, scene: str = "", code: int = 0) -> tuple[str, str]:
+    def command(
+        *arguments: str, scene: str = "", code: int = 0, asked: Sequence[str] = RUN
+    ) -> tuple[str, str]:
         fake.install(fake.FakeSession(scene))
-        assert run_command_line(["run", str(document), *RUN, *arguments]) == code
+        assert run_command_line(["run", str(document), *asked, *arguments]) == code
         out, err = capsys.readouterr()
         return out, err
 
@@ -71,6 +74,12 @@ def test_the_prediction_stands_before_and_beside_the_run(run: Ran, calibrated: A
     error = 100 * (predicted["decode"] / record["speedup"]["decode"] - 1)
     assert predicted["error_pct"] == pytest.approx(error)
     assert f"error {error:+.1f}%" in out and predicted["explanation"] in out
+
+
+def test_what_penalties_do_to_acceptance_no_calibration_saw(run: Ran, calibrated: Any) -> None:
+    plain, penalised = (run(*more)[1] for more in ((), ("--repetition-penalty", "1.2")))
+    assert "without penalties)" in penalised and "without penalties" not in plain
+    assert "repetition 1.2" in run("--repetition-penalty", "1.2")[0]
 
 
 def test_the_terms_make_up_the_error(run: Ran, calibrated: Any) -> None:
@@ -126,5 +135,5 @@ def test_the_hint_appears_only_where_a_speedup_is_asked_for(run: Ran) -> None:
 
 
 def test_plain_decoding_predicts_nothing(run: Ran, calibrated: Any) -> None:
-    out, err = run("--gamma", "0", "--json")
+    out, err = run("--gamma", "0", "--json", asked=PLAIN)
     assert json.loads(out)["predicted"] is None and "predicted" not in err

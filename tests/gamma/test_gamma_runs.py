@@ -125,12 +125,12 @@ def test_a_model_under_itself_is_always_right(tiny, prompt, decode, draft_kv):
 
 
 class Untouched(Drafter):
-    """Fails when anybody asks it for anything."""
+    """Fails when anybody asks it for anything after the run's load."""
 
     def _fail(self, *_: object) -> None:
         raise AssertionError("plain decoding needs no drafter")
 
-    admit = propose = commit = entries = prepare = catch_up = _fail
+    admit = propose = commit = entries = catch_up = _fail
 
 
 def test_where_gamma_is_zero_throughout_the_drafter_is_never_asked(

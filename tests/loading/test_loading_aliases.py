@@ -180,7 +180,7 @@ def test_default_model() -> None:
     assert (spec.layers, spec.heads, spec.kv_heads, spec.head_dim) == (30, 9, 3, 64)
     assert (spec.vocab_size, spec.max_position, spec.tied) == (49152, 8192, True)
     assert spec.rope == {"rope_type": "default", "rope_theta": 100000.0}
-    assert spec.eos_ids == (2,)
+    assert spec.eos_ids == (2, 0, 4)
     known = aliases.ALIASES[aliases.DEFAULT]
     assert sum(weights[name].numel() for name in weights) == known.parameters
     for name, digest in DIGESTS.items():

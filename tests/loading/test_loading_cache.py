@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from magicdec.engine.errors import ModelError
-from magicdec.engine.loading import cache
+from magicdec.engine.loading import cache, seals
 from magicdec.engine.loading.opening import open_checkpoint
 from magicdec.kernels.cachedir import cache_root
 
@@ -112,7 +112,7 @@ def test_damaged_entry_is_rebuilt(
 def test_large_file_with_a_damaged_header_is_rebuilt(
     gguf_file: Make, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cache, "_HASHED_BELOW", 4096)  # tiny weights now count as large
+    monkeypatch.setattr(seals, "LARGE", 4096)  # tiny weights now count as large
     file, _ = gguf_file()
     opened(file)
     weights = entry_of(cache_dir) / "model.safetensors"
@@ -176,12 +176,14 @@ def test_cache_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 OPEN = """
 import sys
+from magicdec.engine.loading import cache
 from magicdec.engine.loading.opening import open_checkpoint
 heard = []
-checkpoint = open_checkpoint(sys.argv[1], lambda what, share: heard.append(share))
+checkpoint = open_checkpoint(sys.argv[1], lambda what, _share: heard.append(what))
 checkpoint.tokenizer.encode("a cat")
 norm = checkpoint.weights["model.norm.weight"].sum().item()
-print(bool(heard), "transformers" in sys.modules, "gguf" in sys.modules, norm)
+converted = any(what.startswith("converting") for what in heard)
+print(converted, "transformers" in sys.modules, "gguf" in sys.modules, norm)
 """
 
 
@@ -205,3 +207,28 @@ def test_two_processes_convert_once_and_the_cached_way_is_light(
 
     cached = start(file).communicate()[0].split()
     assert cached[:3] == ["False", "False", "False"]
+
+
+def test_who_converts_is_named_and_not_waited_for_for_ever(
+    gguf_file: Make, cache_dir: Path, monkeypatch: pytest.MonkeyPatch, hold: Any
+) -> None:
+    file, _ = gguf_file()
+    opened(file)
+    entry = entry_of(cache_dir)
+    (entry / "spec.json").unlink()
+    heard: list[str] = []
+    monkeypatch.setattr(cache, "_PATIENCE", 0.1)
+    with hold(cache.lock_path(entry)) as pid, pytest.raises(ModelError) as error:
+        open_checkpoint(str(file), lambda what, _share: heard.append(what))
+    assert heard == [f"waiting for process {pid}, which is making {entry.name}"]
+    assert f"process {pid} has held" in str(error.value) and "\n" not in str(error.value)
+    assert error.value.exit_code == 3
+    assert opened(file)[1]  # once it has let go
+
+
+def test_what_another_process_writes_counts_as_getting_on(tmp_path: Path) -> None:
+    entry, scratch = tmp_path / "tiny", tmp_path / ".tiny.tmpabc" / "new"
+    before = cache._written(entry)
+    scratch.mkdir(parents=True)
+    (scratch / "model.safetensors").write_bytes(b"half")
+    assert cache._written(entry) != before

@@ -112,7 +112,7 @@ def test_rope_scaling(metadata: Any, expected: dict[str, Any], gguf_file: Make) 
     spec = open_checkpoint(str(file)).spec
     assert spec.rope == usual | expected
     # The file's context is 256; YaRN counts from the 64 before it.
-    assert spec.trained == {"yarn": 256, "linear": 1024}.get(spec.rope["rope_type"], 256)
+    assert spec.trained_window == {"yarn": 256, "linear": 1024}.get(spec.rope["rope_type"], 256)
 
 
 @pytest.mark.parametrize("factor", [8.0, 32.0])

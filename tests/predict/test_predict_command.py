@@ -281,6 +281,22 @@ def test_measured_runs_stand_beside_predictions(
     assert row["speedup"] == 1.42 and row["speedup_predicted"] == pytest.approx(1.42, rel=0.15)
 
 
+def test_a_budget_that_measured_runs_do_not_say_can_be_given(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, refused: Refused
+) -> None:
+    (tmp_path / "runs.csv").write_text(MEASURED.replace(",512,", ",,"))
+    predicted = []
+    for more in ([], ["--budget", "512"], ["--budget", "full"]):
+        command = ["predict", "--against", "runs.csv", "--format", "json", *more]
+        assert run_command_line(command) == 0
+        out, err = capsys.readouterr()
+        assert ("512 entries; --budget N" in err) == (not more)
+        predicted.append(json.loads(out)["rows"][0]["speedup_predicted"])
+    assert predicted[0] == predicted[1] > predicted[2]
+    said = refused(["predict", "--against", "runs.csv", "--budget", "64,128"])
+    assert "give one number, or full" in said
+
+
 def test_measured_runs_answer_for_themselves(refused: Refused) -> None:
     said = refused(["predict", "--against", "runs.csv", "--batch", "8", "--heatmap"])
     assert "leave --batch, --heatmap out" in said

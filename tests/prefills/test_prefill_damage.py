@@ -35,8 +35,7 @@ def cut(path, offset):
 def test_damage_is_noticed_wherever_it_is(cache_dir, damage, where):
     stored = PrefillFiles("ab", 2**20)
     data = memoryview(bytes(range(256)) * 40)
-    with stored.writing({}) as allowed:
-        assert allowed
+    with stored.writing({}):
         stored.write(KEYS[0], [data[:100], data[100:]])
     assert stored.read(KEYS[0]) == data
     damage(stored.path(KEYS[0]), where)
@@ -164,12 +163,10 @@ def test_an_interrupted_write_leaves_nothing_behind(
 def test_what_a_killed_process_left_is_swept_up(cache_dir):
     stored = PrefillFiles("ab", 2**20)
     with stored.writing({}):
-        old, new = stored.folder / ".tmp-old", stored.folder / ".tmp-new"
-        for path in (old, new):
-            path.write_bytes(b"half")
-        os.utime(old, (1, 1))
+        half = stored.folder / ".tmp-half"
+        half.write_bytes(b"half")
         stored.make_room(1, keep=[])
-    assert not old.exists() and new.exists()
+    assert not half.exists()
 
 
 def test_a_folder_that_cannot_be_written_is_one_warning(tiny, prompt, store, run, cache_dir):
@@ -191,8 +188,7 @@ me = int(sys.argv[1])
 for turn in range(60):
     key = f"{turn % 30:032x}"
     data = bytes([turn % 30]) * 10_000
-    with stored.writing({"model": "m"}) as allowed:
-        assert allowed
+    with stored.writing({"model": "m"}):
         stored.make_room(10_000, [])
         stored.write(key, [memoryview(data)])
     for other in range(30):
@@ -211,15 +207,3 @@ def test_processes_write_evict_and_read_at_the_same_time(cache_dir):
         for n in range(2)
     ]  # fmt: skip
     assert [process.communicate(timeout=120)[0] for process in running] == ["done\n"] * 2
-
-
-def test_while_another_process_writes_a_run_does_not_wait_for_long(
-    tiny, prompt, store, run, cache_dir, monkeypatch
-):
-    from magicdec.engine import prefill_files
-
-    monkeypatch.setattr(prefill_files, "_LOCK_SECONDS", 0.0)
-    mine = store()
-    with PrefillFiles("ab", 2**20).writing({}):
-        run(tiny().ours, prompt(300), mine)
-    assert files(cache_dir) == [] and mine.warnings == []

@@ -227,10 +227,72 @@ def test_what_no_engine_has_says_so(make, cells, tmp_path, magicdec):
     path = make.write(tmp_path / "p.jsonl", *cells)
     code, _, err = exported(magicdec, path, "vllm", "--draft", "layers:2", "--draft-model", "m")
     assert code == 0 and "NOT EXPRESSED: no engine drafts by layers:2" in err
+    code, out, err = exported(magicdec, path, "vllm", "--draft", "self", "--selector", "snapkv",
+                              "--draft-model", "m")  # fmt: skip
+    assert code == 0 and json.loads(out)["model"] == "m"
+    assert "NOT EXPRESSED: vllm has no draft by the model itself over snapkv 256" in err
     code, _, err = exported(magicdec, path, "vllm-sparse", "--draft", "layers:2")
     assert code == 2 and "layers:2 snapkv 256" in err and len(err.splitlines()) == 1
     code, _, err = exported(magicdec, path, "vllm", "--draft", "eagle")
     assert code == 2 and "draft layers:2, lookup, org/draftling, self" in err
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_models_own_sparse_draft_is_expressed_by_the_fork_alone(
+    make, tmp_path, magicdec, format
+):
+    path = make.write(tmp_path / "p.jsonl", make.cell(selector="streaming"))
+    names_no_draft = format in ("vllm-sparse", "aiconfigurator")
+    given = () if names_no_draft else ("--draft-model", "m")
+    code, out, err = exported(magicdec, path, format, *given)
+    assert code == 0, err
+    if format == "vllm-sparse":
+        assert json.loads(out)["method"] == "sparse_attn"
+        assert "NOT EXPRESSED: int8 draft weights" in err and "by the model itself" not in err
+    else:
+        assert f"NOT EXPRESSED: {format} has no draft by the model itself over streaming" in err
+
+
+@pytest.mark.parametrize(
+    ("way", "flags"),
+    [
+        ({"selector": "streaming"}, ("252", "4")),
+        ({"selector": "streaming", "selector_options": (("sinks", 16),)}, ("240", "16")),
+        ({"selector": "window"}, ("256", None)),
+        ({"selector": "streaming", "draft": "org/draftling"}, ("252", "4")),
+        ({"selector": "snapkv"}, None),
+        ({"draft_kv": "full"}, None),
+    ],
+)
+def test_sglang_is_told_the_window_that_it_has(make, tmp_path, magicdec, way, flags):
+    path = make.write(tmp_path / "p.jsonl", drawn(make.cell(), **way))
+    code, _, err = exported(magicdec, path, "sglang", "--draft-model", "m")
+    assert code == 0
+    if flags is None:
+        assert "--speculative-draft-" not in err.replace("--speculative-draft-model-path", "")
+        return
+    window, sinks = flags
+    assert f"--speculative-draft-window-size {window}" in err
+    assert (f"--speculative-draft-sink-size {sinks}" in err) == (sinks is not None)
+
+
+@pytest.mark.parametrize(("budget", "floor"), [(64, 64), (256, 256), (512, 256)])
+def test_the_fork_is_told_a_floor_below_its_own(make, tmp_path, magicdec, budget, floor):
+    path = make.write(tmp_path / "p.jsonl", drawn(make.cell(), selector="streaming", budget=budget))
+    code, out, err = exported(magicdec, path, "vllm-sparse")
+    assert code == 0 and json.loads(out)["sparse_attn_min_tokens"] == floor
+    assert json.loads(out)["sparse_attn_ratio"] == budget / 1000
+    assert ("by its default the fork reads 256 entries" in err) == (budget < 256)
+
+
+def test_what_the_fork_cannot_do_is_one_line(make, tmp_path, magicdec):
+    whole = drawn(make.cell(), selector="streaming", budget=2000)
+    path = make.write(tmp_path / "p.jsonl", whole)
+    code, out, err = exported(magicdec, path, "vllm-sparse")
+    assert (code, out) == (2, "") and "ratio below 1" in err and len(err.splitlines()) == 1
+    path = make.write(tmp_path / "q.jsonl", make.cell(selector="streaming"))
+    code, out, err = exported(magicdec, path, "vllm-sparse", "--replay")
+    assert (code, out) == (2, "") and "--replay" in err and len(err.splitlines()) == 1
 
 
 def test_a_run_of_another_drafter_is_a_profile(make, tmp_path):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import resource
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,3 +75,45 @@ def test_a_link_stays_one_and_what_it_points_to_is_written(recorded, magicdec):
     Path("folder/real.csv").chmod(0o640)
     assert magicdec(*EXPORT, "q.csv")[0] == 0
     assert Path("folder/real.csv").stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdout", "/dev/fd/1"])
+def test_standard_output_by_any_name_has_no_notes_beside_it(recorded, magicdec, name):
+    _, plain, notes = magicdec(*EXPORT[:-1])
+    assert magicdec(*EXPORT, name) == (0, plain, notes) and notes.startswith("measured: ")
+    predict = ("predict", "--hardware", "H100", "--model", "llama-3.1-8b", "--format", "csv")
+    assert magicdec(*predict, "-o", name) == magicdec(*predict)
+    assert os.listdir() == ["p.jsonl"]
+
+
+def test_a_pipe_has_none_either(recorded, magicdec):
+    os.mkfifo("pipe")
+    reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
+    code, out, err = magicdec(*EXPORT, "pipe")
+    assert (code, out) == (0, "") and err.startswith("measured: ")
+    assert os.read(reader, 2**20).startswith(b"batch,context,")
+    os.close(reader)
+    assert sorted(os.listdir()) == ["p.jsonl", "pipe"]
+
+
+@pytest.mark.parametrize(
+    "command", [SHOW, ("profile", "record", "p.txt", "--context", "9", "-o"),
+                ("tune", "p.txt", "--context", "9", "-o")],
+    ids=["show", "record", "tune"],
+)  # fmt: skip
+def test_a_dash_is_refused_where_standard_output_is_not_for_it(recorded, magicdec, command):
+    code, out, err = magicdec(*command, "-")
+    assert (code, out) == (2, "") and "- would be a file of that name" in err
+    assert os.listdir() == ["p.jsonl"]
+
+
+@pytest.mark.parametrize("name", ["=cmd|'/c calc'!A1", "+1", "-2+3", "@sum", "\t=1"])
+def test_a_name_cannot_begin_a_formula_in_a_spreadsheet(make, magicdec, tmp_path, name):
+    cell = make.cell(1)
+    cell = replace(cell, key=replace(cell.key, draft=name))
+    path = make.write(tmp_path / "p.jsonl", cell)
+    for command in (("show", path, "--format", "csv"), ("export", path, "--to", "csv")):
+        code, out, _ = magicdec("profile", *command)
+        (row,) = csv.DictReader(out.splitlines())
+        assert code == 0 and row["draft"][0] not in "=+-@\t" and row["batch"] == "1"
+        assert row["draft"].removeprefix("'").lstrip("\ufffd") == name.lstrip("\t")

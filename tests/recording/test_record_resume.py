@@ -92,9 +92,13 @@ def test_a_full_disk_ends_the_sweep_and_keeps_what_is_finished(
 
     monkeypatch.setattr(ProfileWriter, "append", full)
     assert record("-o", str(path), grid=ONE) == 1
-    error = capsys.readouterr().err
+    out, error = capsys.readouterr()
     assert len(error.splitlines()) == 1 and "No space left on device" in error
+    assert error.endswith("the cell that it lacks is on stdout\n")
     assert [cell.key.gamma for cell in read_profile(path).cells] == [1]
+    with path.open("a") as file:  # what could not be stored is the line itself
+        file.write(out)
+    assert [cell.key.gamma for cell in read_profile(path).cells] == [1, 3]
 
 
 def test_a_cell_that_fails_is_recorded_and_the_others_go_on(

@@ -53,6 +53,9 @@ class TinySession:
     def cache(self):
         return self.engine.cache
 
+    def require_intact(self):
+        """No file is behind it."""
+
 
 @pytest.fixture
 def session(tiny, tokenizer):
@@ -90,9 +93,11 @@ def really(session, requests, config):
 
 
 @drafters
-def test_steps_of_one_draft_token_are_replayed_exactly(session, requests, drafter):
-    found = surveyed(session, requests, settings(), drafter, block=1)
-    real = really(session, requests, drafter.config(settings(), 1))
+@pytest.mark.parametrize("penalty", [1.0, 1.3])
+def test_steps_of_one_draft_token_are_replayed_exactly(session, requests, drafter, penalty):
+    config = settings(sampling=SamplingConfig(repetition_penalty=penalty))
+    found = surveyed(session, requests, config, drafter, block=1)
+    real = really(session, requests, drafter.config(config, 1))
     both = pooled(found.walks(1))
     assert both.drafted.tolist() == [real.num_spec_steps]
     assert both.accepted.tolist() == [real.num_accepted_draft_tokens]

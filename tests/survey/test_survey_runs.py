@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -20,6 +22,7 @@ from magicdec.profiles.survey.surveying import Survey
 
 CPU = torch.device("cpu")
 NEW = 48
+PENALISED = SamplingConfig(repetition_penalty=1.3, frequency_penalty=0.8)
 
 
 class TinySession:
@@ -40,6 +43,9 @@ class TinySession:
     @property
     def cache(self):
         return self.engine.cache
+
+    def require_intact(self):
+        """No file is behind it."""
 
 
 @pytest.fixture
@@ -87,6 +93,20 @@ def test_steps_of_one_draft_token_are_replayed_exactly(session, requests, kv_dty
         both = pooled(found.walks(1))
         assert both.drafted.tolist() == [real.num_spec_steps]
         assert both.accepted.tolist() == [real.num_accepted_draft_tokens], found.drafter
+
+
+def test_penalties_count_the_text_as_a_run_does(session, requests):
+    config = settings(sampling=PENALISED)
+    for found in surveyed(session, requests, config, DRAFTERS, block=1):
+        real = really(session, requests, found.drafter.config(config, 1))
+        both = pooled(found.walks(1))
+        assert both.accepted.tolist() == [real.num_accepted_draft_tokens], found.drafter
+
+
+def test_penalised_samples_are_kept_by_a_draft_that_sees_everything(session, requests):
+    config = settings(sampling=dataclasses.replace(PENALISED, temperature=2.0))
+    (found,) = surveyed(session, requests, config, [Drafter("full", 1)])
+    assert all(np.allclose(row, 1.0, atol=1e-3) for row in found.kept)
 
 
 @pytest.mark.parametrize("gamma", [2, 4])

@@ -9,6 +9,7 @@ from magicdec.engine.cache import KVCache
 from magicdec.engine.config import SamplingConfig
 from magicdec.engine.draft_view import make_view
 from magicdec.engine.prefill import prefill
+from magicdec.engine.request import Request
 from magicdec.engine.selectors.base import SELECTORS
 from magicdec.kernels.attention import get_backend
 from magicdec.profiles.survey.forced import chances
@@ -31,7 +32,7 @@ def cached(model, prompts, texts, backend="sdpa", kv_dtype=None):
     for slot, (prompt, text) in enumerate(zip(prompts, texts, strict=True)):
         for _ in prefill(model, cache, slot, prompt, chunk=32):
             pass
-        rows.append(TracedRow(slot, len(prompt), tuple(text)))
+        rows.append(TracedRow(slot, Request("doc", tuple(prompt), slot), tuple(text)))
     chances(model, TargetReader(cache, rows), rows, SAMPLING)
     return cache, rows
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 from pathlib import Path
 
 import pytest
 from magicdec_scripted import (
     ENVIRONMENT,
     READY,
+    SETTINGS,
+    FakeClock,
     ScriptedLink,
     a_run,
     drive,
@@ -18,6 +21,12 @@ from magicdec_scripted import (
 from textual.pilot import Pilot
 
 from magicdec.cli.tui.app import TuningApp
+from magicdec.cli.tui.messages import Happened, Report, RunBegan
+from magicdec.cli.tui.screens.export import export_to
+from magicdec.cli.tui.session_log import SessionLog, recorded_run
+from magicdec.cli.tui.state import Tuning
+from magicdec.engine.errors import ConfigError
+from magicdec.engine.events import RowStarted
 from magicdec.profiles.storage.reading import read_profile
 
 Size = tuple[int, int]
@@ -75,3 +84,92 @@ def test_an_export_overwrites_nothing_and_needs_a_run(
 
     drive(app, steps)
     assert there.read_text() == "mine" and not (tmp_path / "new.csv").exists()
+
+
+def _tuning(*runs: list[Report]) -> Tuning:
+    tuning = Tuning(FakeClock())
+    tuning.apply(READY)
+    for run in runs:
+        tuning.begin(SETTINGS, None)
+        for report in run:
+            tuning.apply(report)
+    return tuning
+
+
+def _of(document: str, run: list[Report], digest: str | None = None) -> list[Report]:
+    """The same run over another document."""
+    found: list[Report] = []
+    for report in run:
+        if isinstance(report, Happened) and isinstance(report.event, RowStarted):
+            event = dataclasses.replace(report.event, document=f"{document}[:1000]")
+            report = dataclasses.replace(report, event=event)
+        if isinstance(report, RunBegan) and digest is not None:
+            environment = {**report.environment, "documents": {document: digest}}
+            report = dataclasses.replace(report, environment=environment)
+        found.append(report)
+    return found
+
+
+def _cells(path: Path) -> list[tuple[str, int, int]]:
+    profile = read_profile(path)
+    assert not profile.warnings
+    return [(cell.status, len(cell.repeats), cell.num_spec_steps) for cell in profile.cells]
+
+
+def test_runs_of_several_documents_are_not_written_under_one_name(tmp_path: Path) -> None:
+    tuning = _tuning(a_run(1), _of("=cmd.txt", a_run(2)), a_run(3))
+    said = export_to(str(tmp_path / "out.jsonl"), tuning, str)
+    first, second = tmp_path / "out-1-doc.txt.jsonl", tmp_path / "out-2-cmd.txt.jsonl"
+    assert said == f"3 runs in {first}, {second}"
+    names = [[s.name for s in read_profile(path).header.documents] for path in (first, second)]
+    assert names == [["doc.txt"], ["=cmd.txt"]]
+    ((_, both, steps),), ((_, one, single),) = _cells(first), _cells(second)
+    assert (both, one) == (2, 1), "runs 1 and 3 are samples of one cell"
+    assert steps == 2 * single
+
+    table = tmp_path / "out.csv"
+    export_to(str(table), tuning, str)
+    rows = list(csv.DictReader(table.open()))
+    assert [(row["documents"], row["repeats"]) for row in rows] == [
+        ("doc.txt", "2"), ("'=cmd.txt", "1"),
+    ]  # fmt: skip
+
+
+def test_two_documents_of_one_name_are_told_apart_by_their_texts(tmp_path: Path) -> None:
+    """In the log, too, which goes on in the file of each."""
+    log = SessionLog(tmp_path / "log.jsonl")
+    tuning = _tuning(*(_of("a.txt", a_run(n), digest * 64) for n, digest in enumerate("aba", 1)))
+    for run in tuning.runs.values():
+        assert log.keep(recorded_run(run, tuning)) is None
+    log.close()
+    said = export_to(str(tmp_path / "out.jsonl"), tuning, str)
+    assert said.endswith("out-1-a.txt.jsonl, " + str(tmp_path / "out-2-a.txt.jsonl"))
+    for name, digest, repeats in (("log", "a", 2), ("log-2", "b", 1), ("out-2-a.txt", "b", 1)):
+        path = tmp_path / f"{name}.jsonl"
+        (source,) = read_profile(path).header.documents
+        assert (source.name, source.sha256) == ("a.txt", digest * 64)
+        assert [repeat for _, repeat, _ in _cells(path)] == [repeats]
+
+
+def test_a_stopped_repeat_does_not_replace_what_is_measured(tmp_path: Path) -> None:
+    from magicdec.cli.tui.messages import RunEnded
+
+    *reports, end = a_run(2)
+    assert isinstance(end, RunEnded)
+    stopped = [*reports, dataclasses.replace(end, status="stopped", lossless=None)]
+    tuning, log = _tuning(a_run(1), stopped), SessionLog(tmp_path / "log.jsonl")
+    for run in tuning.runs.values():
+        assert log.keep(recorded_run(run, tuning)) is None
+    log.close()
+    export_to(str(tmp_path / "out.jsonl"), tuning, str)
+    for name in ("log", "out"):
+        assert [cell[:2] for cell in _cells(tmp_path / f"{name}.jsonl")] == [("ok", 1)]
+
+
+def test_an_export_of_several_files_overwrites_none(tmp_path: Path) -> None:
+    tuning = _tuning(a_run(1), _of("b.txt", a_run(2)))
+    there = tmp_path / "out-2-b.txt.jsonl"
+    there.write_text("mine")
+    with pytest.raises(ConfigError, match="exists"):
+        export_to(str(tmp_path / "out.jsonl"), tuning, str)
+    assert there.read_text() == "mine" and not list(tmp_path.glob("out-1*"))

@@ -295,8 +295,8 @@ def test_every_drafter_competes(tune: Tune, model: Path, tmp_path: Path) -> None
     drafts = ("--draft", f"self,lookup,layers:1,{model}", "--selector", "streaming")
     asked = (*drafts, "--budget", "24", "--batch", "2", "--context", "100", "--gamma", "2")
     asked += ("--draft-weights", "same")
-    asked += ("--repeats", "1", "--format", "json")
-    found = json.loads(tune(*asked, "--verify", "4", "-o", "cells.jsonl"))
+    asked += ("--format", "json")
+    found = json.loads(tune(*asked, "--repeats", "1", "--verify", "4", "-o", "cells.jsonl"))
     assert len(read_profile(tmp_path / "cells.jsonl").finished) == 4
     (answer,) = found["contexts"]
     predicted = {one["draft"]: one for one in answer["predicted"]}

@@ -8,24 +8,25 @@ from magicdec.engine.text.workloads.words import made_up_words
 from magicdec.engine.text.workloads.workload import Instance
 
 COMMON = 10
-OFTEN, SELDOM = 30, 3  # occurrences of a common and of another word, where there is room
-_EXTRA = 2  # occurrences a common word has at the least
+ANSWER = 120  # tokens that RULER counts as part of a task's length
+#: How often a common and another word occur, as RULER has it from 4,096 tokens on, and below.
+LONG, SHORT = (30, 3), (6, 1)
+LONG_FROM = 4096 - ANSWER  # tokens of the prompt
 
 
 def common_words(dice: Random, units: int) -> Instance:
-    """Units are words of the numbered list, beyond the common ones' first occurrences.
+    """Units are words that are not common."""
+    return _listed(dice, units, *LONG)
 
-    At most half of a short list are common words; the others then occur a tenth as often, once
-    at the least.
-    """
-    total = units + COMMON * _EXTRA
-    often = min(OFTEN, max(_EXTRA, total // (2 * COMMON)))
-    seldom = max(1, often * SELDOM // OFTEN)
-    rest = total - COMMON * often
-    words = made_up_words(dice, COMMON + -(-rest // seldom))
-    common, others = words[:COMMON], words[COMMON:]
-    listed = [word for word in common for _ in range(often)]
-    listed += [word for word in others for _ in range(seldom)][:rest]
+
+def common_words_in_short(dice: Random, units: int) -> Instance:
+    return _listed(dice, units, *SHORT)
+
+
+def _listed(dice: Random, others: int, often: int, seldom: int) -> Instance:
+    words = made_up_words(dice, COMMON + others)
+    common = words[:COMMON]
+    listed = common * often + words[COMMON:] * seldom
     dice.shuffle(listed)
     numbered = " ".join(f"{place}. {word}" for place, word in enumerate(listed, start=1))
     text = (

@@ -11,7 +11,7 @@ from magicdec.engine.config import MAX_SEED
 from magicdec.engine.errors import ConfigError, require
 from magicdec.engine.harmless import clean
 from magicdec.engine.text.documents import Document, read_document, read_documents
-from magicdec.engine.text.workloads.cwe import common_words
+from magicdec.engine.text.workloads.cwe import LONG_FROM, common_words, common_words_in_short
 from magicdec.engine.text.workloads.niah import niah_multikey
 from magicdec.engine.text.workloads.qa import biographies
 from magicdec.engine.text.workloads.workload import Workload
@@ -61,7 +61,9 @@ def read_workload(source: str) -> Workload:
     )
     name = clean(source, LONGEST_PATH)
     if task == "cwe":
-        return Workload(name, common_words, int(seed))
+        return Workload(
+            name, common_words, int(seed), make_short=common_words_in_short, long_from=LONG_FROM
+        )
     if task == "qa":
         return Workload(name, biographies, int(seed))
     haystack = read_document(options.get("haystack", HAYSTACK))

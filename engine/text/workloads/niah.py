@@ -4,30 +4,31 @@ from __future__ import annotations
 
 from random import Random
 
+from magicdec.engine.text.workloads.sentences import sentences
 from magicdec.engine.text.workloads.words import ADJECTIVES, NOUNS
 from magicdec.engine.text.workloads.workload import Instance, Make
 
 NEEDLES = 4  # one is asked for, the others distract
-_NEAR = 40  # words to go back for the end of a sentence, so that a needle begins as one
+DEPTHS = 40  # from the first sentence to the last; no two needles have the same
 
 
 def niah_multikey(haystack: str) -> Make:
-    """Units are words of `haystack`, from a place that differs by row, repeated as needed."""
-    words = haystack.split()
+    """Units are words of `haystack`, from a sentence that differs by row, repeated as needed."""
+    known = sentences(haystack)
 
     def make(dice: Random, units: int) -> Instance:
         keys = _keys(dice, haystack)
         values = dice.sample(range(1_000_000, 10_000_000), NEEDLES)
-        depths = [dice.random() for _ in range(NEEDLES)]
-        start, asked = dice.randrange(len(words)), dice.randrange(NEEDLES)
-        filling = [words[(start + i) % len(words)] for i in range(units)]
+        depths = sorted(dice.sample(range(DEPTHS), NEEDLES), reverse=True)
+        start, asked = dice.randrange(len(known)), dice.randrange(NEEDLES)
+        filling, whole = _filling(known, start, units)
         needles = [
             f"The secret number of the {key} is {value}."
             for key, value in zip(keys, values, strict=True)
         ]
         # From the deepest on, so that earlier places stay where they are.
-        for depth, needle in sorted(zip(depths, needles, strict=True), reverse=True):
-            filling.insert(_sentence_end(filling, int(depth * (units + 1))), needle)
+        for depth, needle in zip(depths, needles, strict=True):
+            filling.insert(whole * depth // (DEPTHS - 1), needle)
         text = (
             "Secret numbers are hidden in the text below. Remember them: you will be asked for "
             f"one of them.\n\n{' '.join(filling)}\n\n"
@@ -39,12 +40,14 @@ def niah_multikey(haystack: str) -> Make:
     return make
 
 
-def _sentence_end(words: list[str], place: int) -> int:
-    """The nearest place before `place` that follows a sentence; `place` itself without one."""
-    for end in range(place, max(place - _NEAR, 0), -1):
-        if words[end - 1].endswith((".", "!", "?")):
-            return end
-    return place
+def _filling(known: list[list[str]], start: int, units: int) -> tuple[list[str], int]:
+    """Sentences of `units` words together, and how many of them are whole: the last may be cut."""
+    filling: list[str] = []
+    while units > 0:
+        sentence = known[(start + len(filling)) % len(known)]
+        filling.append(" ".join(sentence[:units]))
+        units -= len(sentence)
+    return filling, len(filling) - (units < 0)
 
 
 def _keys(dice: Random, haystack: str) -> list[str]:

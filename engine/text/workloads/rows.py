@@ -42,7 +42,7 @@ def generated_rows(
     for row in range(count):
         turn, which = divmod(row, len(workloads))
         workload = workloads[which]
-        instance = workload.instance(turn, lambda text: len(tokens(text)), room)
+        instance = workload.instance(turn, lambda text: len(tokens(text)), room, context)
         ids = frame.head + tuple(tokens(instance.text)) + frame.tail
         requests.append(Request(document=f"{workload.name}#{turn}", tokens=ids, row=row))
         if progress is not None:

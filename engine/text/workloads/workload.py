@@ -31,15 +31,27 @@ class Workload:
     make: Make
     seed: int = 0
     warnings: tuple[str, ...] = ()
+    make_short: Make | None = None  # instead, in contexts below `long_from` tokens
+    long_from: int = 0
 
-    def instance(self, number: int, count: Callable[[str], int], limit: int) -> Instance:
+    @property
+    def content(self) -> str:
+        """What tells it from another task of its name: a short instance."""
+        return self.make(Random(f"{self.name} {self.seed} 0"), 8).text
+
+    def instance(
+        self, number: int, count: Callable[[str], int], limit: int, context: int | None = None
+    ) -> Instance:
         """Instance `number`, as long as fits `limit` tokens as `count` counts them.
 
-        Shorter by less than one unit of filling. Raises ConfigError when none fits.
+        Shorter by less than one unit of filling. `context` is what the whole row may have, if
+        that is more. Raises ConfigError when none fits.
         """
+        short = self.make_short if (context or limit) < self.long_from else None
+        make = short or self.make
 
         def made(units: int) -> tuple[Instance, int]:
-            instance = self.make(Random(f"{self.name} {self.seed} {number}"), units)
+            instance = make(Random(f"{self.name} {self.seed} {number}"), units)
             return instance, count(instance.text)
 
         low, (best, used) = 1, made(1)

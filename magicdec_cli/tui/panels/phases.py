@@ -18,11 +18,11 @@ class PhasesPanel(Panel):
     key, title = "2", "step, ms"
     terms = (
         "step", "ms/step", "select", "draft", "verify", "commit", "other", "plain step",
-        "tokens/s", "prefill", "reused",
+        "tokens/s", "load", "prefill", "reused",
     )  # fmt: skip
     about = (
-        "Milliseconds of one step of the whole batch: all time after prefill, spread over the "
-        "steps, and what share of it each phase takes. Selection is in it, although a static "
+        "Milliseconds of one step of the whole batch: all time after load and prefill, spread over "
+        "the steps, and what share of it each phase takes. Selection is in it, although a static "
         "selector chooses once per row, before its first step: a short run pays more of it a step."
     )
 
@@ -77,6 +77,8 @@ class PhasesPanel(Panel):
             fact("tokens", f"{progress.done:,} of {progress.total:,}", width=8),
             fact("reused", f"{progress.reused:,}", width=8),
         ]  # fmt: skip
+        if run.tally is not None and run.tally.phases.load:
+            lines.append(fact("loaded", f"in {run.tally.phases.load:,.1f} s", width=8))
         speed, left = prefill_rate(progress), prefill_seconds_left(progress)
         if speed is not None and left is not None:
             lines.append(fact("speed", f"{speed:,.0f} tokens/s", width=8))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import io
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,11 +13,13 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.widgets import Input, OptionList, Static
 
+from magicdec.cli.tables import print_listing
 from magicdec.cli.tui.screens.dialogs import Dialog
-from magicdec.cli.tui.session_log import session_profile
+from magicdec.cli.tui.session_log import recorded_run, session_profiles
 from magicdec.cli.tui.state import Tuning
 from magicdec.engine.errors import ConfigError
 from magicdec.profiles.storage.flat import flat
+from magicdec.profiles.storage.schema import Profile
 from magicdec.profiles.storage.writing import ProfileWriter
 
 KINDS = {
@@ -73,28 +75,53 @@ class ExportDialog(Dialog[str]):
 
 
 def export_to(path: str, tuning: Tuning, picture: Callable[[], str]) -> str:
-    """Writes the file and says what is in it. Raises ConfigError, OSError."""
+    """Writes the file and says what is in it: a profile for each set of documents, a table with
+    its documents in each row. Raises ConfigError, OSError."""
     target = Path(path)
     if target.suffix == ".svg":
         target.write_text(picture(), encoding="utf-8")
         return f"the screen is in {target}"
-    profile = session_profile(tuning)
-    if profile is None:
+    profiles = session_profiles(tuning)
+    if not profiles:
         raise ConfigError("there is no run yet that has drafted anything; r starts one")
+    files = [target]
     if target.suffix == ".csv":
-        rows = [flat(cell) for cell in profile.cells]
+        rows = [
+            {"model": profile.header.model, "documents": _names(profile), **flat(cell)}
+            for profile in profiles
+            for cell in profile.cells
+        ]
         text = io.StringIO()
-        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+        print_listing(list(rows[0]), [list(row.values()) for row in rows], "csv", text)
         target.write_text(text.getvalue(), encoding="utf-8")
     else:
-        with ProfileWriter(target, profile.header) as writer_:
-            for cell in profile.cells:
-                writer_.append(cell)
+        files = _files(target, profiles)
+        for file, profile in zip(files, profiles, strict=True):
+            with ProfileWriter(file, profile.header) as writer:
+                for cell in profile.cells:
+                    writer.append(cell)
     tuned = tuning.tuned_settings
-    count = len(profile.cells) - tuned
+    count = sum(bool(recorded_run(run, tuning)) for run in tuning.runs.values() if run.over)
     said = [f"{count} run{'s' * (count != 1)}"] if count or not tuned else []
     if tuned:
         said.append(f"{tuned} setting{'s' * (tuned != 1)} of the tuner")
-    return f"{' and '.join(said)} in {target}"
+    return f"{' and '.join(said)} in {', '.join(map(str, files))}"
+
+
+def _files(target: Path, profiles: Sequence[Profile]) -> list[Path]:
+    """One for each profile, named by its documents where there are several. Raises ConfigError for
+    one that is there already."""
+    if len(profiles) == 1:
+        return [target]
+    found: list[Path] = []
+    for number, profile in enumerate(profiles, start=1):
+        about = re.sub(r"[^\w.]+", "-", _names(profile)).strip("-.")[:60]
+        path = target.with_stem(f"{target.stem}-{number}-{about}")
+        if path.exists():
+            raise ConfigError(f"{path} exists; give another name")
+        found.append(path)
+    return found
+
+
+def _names(profile: Profile) -> str:
+    return ", ".join(source.name for source in profile.header.documents)

@@ -1,0 +1,61 @@
+"""A stranger's index over live keys: calls are named where they fail, and writes are noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch import Tensor
+
+from magicdec.engine.errors import AlteredError
+from magicdec.engine.key_index import KeyIndex
+from magicdec.engine.strangers import failures_named
+from magicdec.kernels.candidates import Candidates
+
+
+class WatchedIndex(KeyIndex):
+    """Torch counts the writes to a tensor over all its views. Those that go around it, through
+    numpy or a pointer, are left to the seal of the rows, see `seal`."""
+
+    def __init__(self, index: KeyIndex, selector: str) -> None:
+        self._index, self._selector = index, selector
+
+    def admit(self, slot: int, keys: Tensor) -> None:
+        with self._watching(keys, "admit"):
+            self._index.admit(slot, keys)
+
+    def extend(self, slot: int, keys: Tensor, first: int) -> None:
+        with self._watching(keys, "extend"):
+            self._index.extend(slot, keys, first)
+
+    def choose(
+        self, layer: int, queries: Tensor, keys: Tensor, rows: Candidates, budget: int
+    ) -> Tensor:
+        with self._watching(keys, "choose"):
+            return self._index.choose(layer, queries, keys, rows, budget)
+
+    def tensors(self) -> list[Tensor]:
+        with failures_named(self._selector, "tensors"):
+            return self._index.tensors()
+
+    @property
+    def nbytes(self) -> int:
+        with failures_named(self._selector, "nbytes"):
+            return self._index.nbytes
+
+    @contextmanager
+    def _watching(self, keys: Tensor, where: str) -> Iterator[None]:
+        before = 0 if keys.is_inference() else keys._version
+        try:
+            with failures_named(self._selector, where):
+                yield
+        finally:
+            if not keys.is_inference() and keys._version != before:
+                raise AlteredError(altered(self._selector))
+
+
+def altered(selector: str) -> str:
+    return (
+        f"selector {selector} wrote into the keys it was shown, which are the model's own: the "
+        "text is no longer plain decoding's; it has to work on copies"
+    )

@@ -1,0 +1,155 @@
+"""Checkpoints whose files and configuration disagree are read as transformers reads them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+from magicdec.engine.config import DecodeConfig
+from magicdec.engine.errors import ModelError
+from magicdec.engine.events import RowFinished
+from magicdec.engine.loading.opening import open_checkpoint
+from magicdec.engine.session import open_session
+from magicdec.engine.text.documents import Document
+
+Weights = dict[str, torch.Tensor]
+
+
+@pytest.fixture
+def make(save: Callable[..., Path]) -> Callable[..., Path]:
+    """A tiny model with changes of its configuration and its weights."""
+
+    def made(
+        config: Mapping[str, Any] | None = None, change: Callable[[Weights], Weights] | None = None,
+        *, kind: str = "llama", **sizes: Any,
+    ) -> Path:  # fmt: skip
+        folder = save(kind, **sizes)
+        path, file = folder / "config.json", folder / "model.safetensors"
+        path.write_text(json.dumps(json.loads(path.read_text()) | dict(config or {})))
+        if change is not None:
+            save_file(change(load_file(file)), file, metadata={"format": "pt"})
+        return folder
+
+    return made
+
+
+def logits_agree(folder: Path) -> tuple[bool, list[str]]:
+    """Whether greedy text is transformers', and what the user is told."""
+    session = open_session(str(folder), device="cpu")
+    requests = session.requests(
+        [Document("doc", "All the world is a stage, " * 4)], context=40, batch=1, raw=True
+    )
+    config = DecodeConfig(max_new_tokens=12, gamma=0, ignore_eos=True)
+    ended = [e for e in session.run(requests, config, batch=1) if isinstance(e, RowFinished)]
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    ids = torch.tensor([requests[0].tokens])
+    with torch.no_grad():
+        for _ in range(12):
+            following = model(ids).logits[:, -1].argmax(-1, keepdim=True)
+            ids = torch.cat((ids, following), dim=1)
+    same = ended[0].token_ids == tuple(ids[0, -12:].tolist())
+    return same, session.warnings(requests, config)
+
+
+def with_bias(weights: Weights) -> Weights:
+    return weights | {"model.layers.0.self_attn.o_proj.bias": torch.full((48,), 3.0)}
+
+
+def with_norm(weights: Weights) -> Weights:
+    return weights | {"model.layers.1.self_attn.q_norm.weight": torch.full((16,), 3.0)}
+
+
+def with_head(weights: Weights) -> Weights:
+    return weights | {"lm_head.weight": weights["model.embed_tokens.weight"].flip(0).clone()}
+
+
+def bare(weights: Weights) -> Weights:
+    return {name.removeprefix("model."): tensor for name, tensor in weights.items()}
+
+
+@pytest.mark.parametrize(
+    ("config", "change", "tied", "said"),
+    [
+        ({}, with_bias, False, "o_proj.bias', which its configuration does not announce"),
+        ({}, with_norm, False, "q_norm.weight', which its configuration does not announce"),
+        ({}, with_head, True, "the stored one is used"),
+        ({"sliding_window": 4}, None, False, "sets sliding_window, which llama"),
+        (
+            {"layer_types": ["sliding_attention"] * 2, "sliding_window": 4},
+            None,
+            False,
+            "sets layer_types",
+        ),
+        ({}, bare, True, ""),
+        ({}, bare, False, ""),
+    ],
+)
+def test_what_disagrees_is_read_as_transformers_does(make, config, change, tied, said) -> None:
+    same, warnings = logits_agree(make(config, change, tie_word_embeddings=tied))
+    assert same
+    assert any(said in line for line in warnings) if said else not warnings
+
+
+@pytest.mark.parametrize("flag", ["attention_bias", "mlp_bias"])
+def test_announced_biases_are_used_and_needed(make, flag) -> None:
+    def fill(weights: Weights) -> Weights:
+        return {n: t + 0.5 if n.endswith(".bias") else t for n, t in weights.items()}
+
+    same, warnings = logits_agree(make({}, fill, **{flag: True}))
+    assert same and not warnings
+    with pytest.raises(ModelError, match=r"lacks tensor .*bias"):
+        open_checkpoint(str(make({flag: True})))
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "said"),
+    [
+        ("llama", {"is_causal": False}, "is_causal is false"),
+        ("mistral", {"sliding_window": 0}, "a window is 0"),
+        ("llama", {"num_attention_heads": 8}, "for 8 heads and 2 KV heads of 16"),
+        ("llama", {"num_key_value_heads": 3}, "4 heads do not share 3 KV heads evenly"),
+    ],
+)
+def test_what_cannot_be_decoded_is_refused_with_its_reason(make, kind, config, said) -> None:
+    with pytest.raises(ModelError) as error:
+        open_checkpoint(str(make(config, kind=kind)))
+    assert said in str(error.value) and "\n" not in str(error.value)
+
+
+ORIGINAL = "original_max_position_embeddings"
+
+
+@pytest.mark.parametrize(
+    ("scaling", "configured", "window"),
+    [
+        ({"rope_type": "yarn", "factor": 4.0, ORIGINAL: 64}, 64, 256),  # Qwen's recipe
+        ({"rope_type": "yarn", "factor": 4.0}, 64, 256),
+        ({"rope_type": "yarn", "factor": 4.0, ORIGINAL: 64}, 256, 256),  # is the scaled one
+        ({"rope_type": "linear", "factor": 2.0}, 64, 128),
+        ({"rope_type": "dynamic", "factor": 2.0}, 64, 128),
+        ({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          ORIGINAL: 32}, 512, 512),  # llama 3.1 says more than 8 × original
+        ({"rope_type": "default"}, 64, 64),
+    ],
+)  # fmt: skip
+def test_the_trained_window_is_the_scaled_one(make, scaling, configured, window) -> None:
+    folder = make(
+        {"rope_parameters": scaling | {"rope_theta": 10000.0}}, max_position_embeddings=configured
+    )
+    assert open_checkpoint(str(folder)).spec.trained_window == window
+    session = open_session(str(folder), device="cpu")
+    text = Document("doc", "All the world is a stage, " * 80)
+    for context, warned in ((window - 20, False), (window + 1, True)):
+        requests = session.requests([text], context=context, batch=1, raw=True)
+        warnings = session.warnings(requests, DecodeConfig(max_new_tokens=4, gamma=1))
+        assert any("was trained for" in line for line in warnings) == warned
+    draft = DecodeConfig(max_new_tokens=4, gamma=1, draft=str(folder))
+    requests = session.requests([text], context=window - 20, batch=1, raw=True)
+    assert not any("it sees the last" in line for line in session.warnings(requests, draft))
