@@ -122,7 +122,7 @@ class ModelSpec:
                 f"choose a model of type {', '.join(SUPPORTED)}"
             )
         layers = config.num_hidden_layers
-        # transformers ignores a stray sliding_window in a llama configuration.
+        # A llama model has none: see `loading.layer_kinds`.
         window = None if config.model_type == "llama" else getattr(config, "sliding_window", None)
         kinds = getattr(config, "layer_types", None)
         windows = tuple(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 
 def scaled_window(max_position: int, rope: Mapping[str, Any]) -> int:
@@ -25,5 +25,5 @@ def scaled_window(max_position: int, rope: Mapping[str, Any]) -> int:
     return max(before, int(before * factor))
 
 
-def _is_factor(value: object) -> bool:
+def _is_factor(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and 1 < value < 1e9
