@@ -48,6 +48,7 @@ from magicdec.engine.request import Request
 from magicdec.engine.selection import draft_selector
 from magicdec.engine.text.documents import Document
 from magicdec.engine.text.rows import RowPlan, build_rows
+from magicdec.engine.text.stops import idle_stops
 from magicdec.engine.text.tokenizer import Tokenizer
 from magicdec.engine.text.tokenizing import Take
 from magicdec.engine.text.workloads.rows import generated_rows
@@ -236,6 +237,7 @@ class Session:
         """What the user should know about this session, these settings and the last run."""
         found = [*self._notices, *self._checkpoint.notices]
         found += [notice for draft in self._drafts.opened() for notice in draft.notices]
+        found += idle_stops(self.tokenizer, config.stop)
         found += [*(self._store.warnings if self._store is not None else ())]
         found += self._draft_warnings(requests, config)
         left = unheeded(self.model_name, self._checkpoint.asked, config.sampling)

@@ -1,8 +1,8 @@
 """What a checkpoint holds beside what its configuration announces, read as transformers does.
 
-A tensor that the configuration does not announce (a bias, a norm of q or k) is left unread, and a
-stored head that differs from the embeddings is used though the configuration ties the two. The
-user hears of both.
+A tensor that the configuration does not announce (a bias, a norm of q or k, a layer) is left
+unread, and a stored head that differs from the embeddings is used though the configuration ties
+the two. The user hears of both.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any
 import torch
 
 from magicdec.engine.errors import ModelError
-from magicdec.engine.loading.shapes import optional_shapes
+from magicdec.engine.loading.shapes import HEAD, optional_shapes, required_shapes
 from magicdec.engine.loading.weights import Weights
 from magicdec.engine.model.spec import ModelSpec
 
-HEAD, EMBEDDINGS = "lm_head.weight", "model.embed_tokens.weight"
+EMBEDDINGS = "model.embed_tokens.weight"
+_PEER = "transformers"
+_DERIVED = ".rotary_emb.inv_freq"  # old files store what RoPE computes
 _QKV = tuple(f"self_attn.{x}_proj.bias" for x in "qkv")
 _ATTENTION = (*_QKV, "self_attn.o_proj.bias")
 _MLP = tuple(f"mlp.{x}_proj.bias" for x in ("gate", "up", "down"))
 _NORMS = ("self_attn.q_norm.weight", "self_attn.k_norm.weight")
-#: Settings of a configuration that an architecture has no use for, though others have.
-_UNUSED = {"llama": ("sliding_window", "layer_types")}
 
 
 def as_announced(
@@ -42,9 +42,10 @@ def as_announced(
             f"{folder} lacks tensor {name!r}, which its configuration asks for; "
             "copy or download the whole model again"
         )
-    extra = [name for name in optional if name in weights and name not in wanted]
-    if extra:
-        weights.leave_out(extra)
+    wanted |= {*required_shapes(spec), HEAD}
+    left = [name for name in sorted(weights) if name not in wanted]
+    weights.leave_out(left)
+    if extra := [name for name in left if not name.endswith(_DERIVED)]:
         notices.append(
             f"{folder} holds {extra[0]!r}"
             + (f" and {len(extra) - 1} more tensors" if len(extra) > 1 else "")
@@ -56,16 +57,7 @@ def as_announced(
             f"{folder} ties the head to the embeddings (tie_word_embeddings) and stores another "
             f"one: the stored one is used, as {_PEER} does"
         )
-    for name in _UNUSED.get(spec.model_type, ()):
-        if config.get(name) is not None:
-            notices.append(
-                f"{folder} sets {name}, which {spec.model_type} models do not use: without effect, "
-                f"as in {_PEER}"
-            )
     return spec, tuple(notices)
-
-
-_PEER = "transformers"
 
 
 def _announced(model_type: str, config: Mapping[str, Any]) -> tuple[str, ...]:

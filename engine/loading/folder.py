@@ -12,6 +12,7 @@ from magicdec.engine.loading.checkpoint import Checkpoint
 from magicdec.engine.loading.config_values import check_values
 from magicdec.engine.loading.files import one_line, read_json, read_json_if_any
 from magicdec.engine.loading.generation import FILE, asked_of
+from magicdec.engine.loading.layer_kinds import check_layers
 from magicdec.engine.loading.quiet import quiet_transformers
 from magicdec.engine.loading.tokenizer_files import read_tokenizer
 from magicdec.engine.loading.weights import open_weights
@@ -45,6 +46,7 @@ def read_spec(folder: Path, config: dict[str, Any]) -> ModelSpec:
             parsed = AutoConfig.from_pretrained(
                 folder, local_files_only=True, trust_remote_code=False
             )
+        check_layers(folder, parsed)
         spec = ModelSpec.from_hf(parsed, _eos_ids(folder, config))
     except ModelError:
         raise

@@ -9,6 +9,8 @@ from magicdec.engine.model.spec import ModelSpec
 
 Shape = tuple[int, ...]
 
+HEAD = "lm_head.weight"
+
 
 def required_shapes(spec: ModelSpec) -> dict[str, Shape]:
     """Every tensor that the decoder cannot do without."""
@@ -17,7 +19,7 @@ def required_shapes(spec: ModelSpec) -> dict[str, Shape]:
         "model.norm.weight": (spec.hidden_size,),
     }
     if not spec.tied:
-        shapes["lm_head.weight"] = (spec.vocab_size, spec.hidden_size)
+        shapes[HEAD] = (spec.vocab_size, spec.hidden_size)
     for i in range(spec.layers):
         layer = f"model.layers.{i}."
         for norm in ("input_layernorm", "post_attention_layernorm"):
@@ -44,6 +46,12 @@ def check_shapes(spec: ModelSpec, found: Mapping[str, Shape], where: object) -> 
     """Raises ModelError when a tensor of `spec` is missing from `found` or has another shape."""
     required = required_shapes(spec)
     for name in required:
+        if name not in found and name == HEAD:
+            raise ModelError(
+                f"{where} is a base model: it has no head ({HEAD}), and its configuration does not "
+                "say that the embeddings are it (tie_word_embeddings); choose the model that was "
+                "saved with its head"
+            )
         if name not in found:
             raise ModelError(
                 f"{where} lacks tensor {name!r}, which its configuration asks for; "

@@ -9,6 +9,7 @@ from typing import Any
 
 from magicdec.engine.errors import ModelError
 from magicdec.engine.harmless import shown
+from magicdec.engine.model.trained import scaled_window
 
 SUPPORTED = ("llama", "mistral", "qwen2", "qwen3")
 MOST_LAYERS, MOST_SIZE = 10_000, 2**31 - 1  # beyond all models; what is larger is damage
@@ -83,18 +84,8 @@ class ModelSpec:
 
     @property
     def trained_window(self) -> int:
-        """Tokens that it was trained, or is scaled, to see.
-
-        RoPE scaling stretches a window: the original one (YaRN, llama3; not all files name it), or
-        the configured one. Where the configured one is the longer, it is the scaled one already.
-        """
-        kind, factor = self.rope.get("rope_type", "default"), self.rope.get("factor") or 1.0
-        if kind == "default":
-            return self.max_position
-        original = self.max_position
-        if kind in ("yarn", "llama3"):
-            original = self.rope.get("original_max_position_embeddings") or original
-        return max(self.max_position, int(original * factor))
+        """Tokens that it was trained, or is scaled, to see."""
+        return scaled_window(self.max_position, self.rope)
 
     @property
     def group(self) -> int:
@@ -131,7 +122,7 @@ class ModelSpec:
                 f"choose a model of type {', '.join(SUPPORTED)}"
             )
         layers = config.num_hidden_layers
-        # transformers ignores a stray sliding_window in a llama configuration.
+        # A llama model has none: see `loading.layer_kinds`.
         window = None if config.model_type == "llama" else getattr(config, "sliding_window", None)
         kinds = getattr(config, "layer_types", None)
         windows = tuple(

@@ -8,6 +8,7 @@ from pathlib import Path
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.loading.files import read_json
 from magicdec.engine.model.spec import SUPPORTED
+from magicdec.engine.model.trained import scaled_window
 from magicdec.profiles.costs.shapes import ModelShape
 from magicdec.profiles.costs.strict_toml import Fields, read_toml
 
@@ -53,11 +54,17 @@ def read_config(path: Path) -> ModelShape:
         kv_heads=given.count("num_key_value_heads", heads),
         head_dim=given.count("head_dim", hidden // heads),
         vocab=table.count("vocab_size"),
-        max_position=table.count("max_position_embeddings"),
+        max_position=_trained(table),
         tied=given.flag("tie_word_embeddings", False),
         source=str(path),
     )
     return _checked(shape, table.where)
+
+
+def _trained(table: Fields) -> int:
+    scaled = table.data.get("rope_parameters") or table.data.get("rope_scaling")
+    rope = scaled if isinstance(scaled, dict) else {}
+    return scaled_window(table.count("max_position_embeddings"), rope)
 
 
 def _checked(shape: ModelShape, where: str) -> ModelShape:

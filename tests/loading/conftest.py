@@ -50,6 +50,12 @@ def cache_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
+def vocabulary() -> list[str]:
+    """The tiny models' tokens; the first three are special."""
+    return list(TOKENS)
+
+
+@pytest.fixture
 def tiny() -> Callable[..., Any]:
     """A factory of random models of any supported type."""
 

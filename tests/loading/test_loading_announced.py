@@ -20,6 +20,7 @@ from magicdec.engine.session import open_session
 from magicdec.engine.text.documents import Document
 
 Weights = dict[str, torch.Tensor]
+FULL, SLIDING = "full_attention", "sliding_attention"
 
 
 @pytest.fixture
@@ -50,10 +51,10 @@ def logits_agree(folder: Path) -> tuple[bool, list[str]]:
     ended = [e for e in session.run(requests, config, batch=1) if isinstance(e, RowFinished)]
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     ids = torch.tensor([requests[0].tokens])
-    with torch.no_grad():
-        for _ in range(12):
-            following = model(ids).logits[:, -1].argmax(-1, keepdim=True)
-            ids = torch.cat((ids, following), dim=1)
+    model.generation_config.eos_token_id = None
+    ids = model.generate(
+        ids, attention_mask=torch.ones_like(ids), max_new_tokens=12, do_sample=False
+    )
     same = ended[0].token_ids == tuple(ids[0, -12:].tolist())
     return same, session.warnings(requests, config)
 
@@ -66,8 +67,22 @@ def with_norm(weights: Weights) -> Weights:
     return weights | {"model.layers.1.self_attn.q_norm.weight": torch.full((16,), 3.0)}
 
 
+def with_layer(weights: Weights) -> Weights:
+    extra = {"model.layers.2.mlp.up_proj.weight": torch.ones(64, 48), "score.weight": torch.ones(2)}
+    return weights | extra
+
+
+def with_inverse_frequencies(weights: Weights) -> Weights:
+    """As old files have them; transformers says nothing of them either."""
+    return weights | {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(8)}
+
+
 def with_head(weights: Weights) -> Weights:
     return weights | {"lm_head.weight": weights["model.embed_tokens.weight"].flip(0).clone()}
+
+
+def without_head(weights: Weights) -> Weights:
+    return {name: tensor for name, tensor in bare(weights).items() if name != "lm_head.weight"}
 
 
 def bare(weights: Weights) -> Weights:
@@ -80,13 +95,10 @@ def bare(weights: Weights) -> Weights:
         ({}, with_bias, False, "o_proj.bias', which its configuration does not announce"),
         ({}, with_norm, False, "q_norm.weight', which its configuration does not announce"),
         ({}, with_head, True, "the stored one is used"),
-        ({"sliding_window": 4}, None, False, "sets sliding_window, which llama"),
-        (
-            {"layer_types": ["sliding_attention"] * 2, "sliding_window": 4},
-            None,
-            False,
-            "sets layer_types",
-        ),
+        ({}, with_layer, False, "layers.2.mlp.up_proj.weight' and 1 more tensors, which its"),
+        ({}, with_inverse_frequencies, False, ""),
+        ({"sliding_window": 256}, None, False, ""),  # as wide as what the model was trained for
+        ({"sliding_window": 4, "layer_types": [FULL] * 2}, None, False, ""),
         ({}, bare, True, ""),
         ({}, bare, False, ""),
     ],
@@ -113,6 +125,13 @@ def test_announced_biases_are_used_and_needed(make, flag) -> None:
     [
         ("llama", {"is_causal": False}, "is_causal is false"),
         ("mistral", {"sliding_window": 0}, "a window is 0"),
+        ("mistral", {"sliding_window": -1}, "a window is -1"),
+        # transformers' generate and its forward disagree, or it fails:
+        ("llama", {"sliding_window": 4}, "sets sliding_window 4 in a llama model"),
+        ("llama", {"sliding_window": 4, "layer_types": [SLIDING, FULL]}, "sets sliding_window 4"),
+        ("llama", {"layer_types": [SLIDING, FULL]}, "says no window for them"),
+        ("qwen2", {"layer_types": [SLIDING, FULL], "sliding_window": 8}, "says no window for them"),
+        ("qwen3", {"layer_types": [FULL, "chunked_attention"]}, "layers of 'chunked_attention'"),
         ("llama", {"num_attention_heads": 8}, "for 8 heads and 2 KV heads of 16"),
         ("llama", {"num_key_value_heads": 3}, "4 heads do not share 3 KV heads evenly"),
     ],
@@ -121,6 +140,14 @@ def test_what_cannot_be_decoded_is_refused_with_its_reason(make, kind, config, s
     with pytest.raises(ModelError) as error:
         open_checkpoint(str(make(config, kind=kind)))
     assert said in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_base_model_without_a_head_says_so(make) -> None:
+    """transformers would make up a random one."""
+    with pytest.raises(ModelError, match=r"is a base model: it has no head .*tie_word_embeddings"):
+        open_checkpoint(str(make({}, without_head)))
+    same, warnings = logits_agree(make({}, without_head, tie_word_embeddings=True))
+    assert same and not warnings
 
 
 ORIGINAL = "original_max_position_embeddings"

@@ -17,21 +17,23 @@ from magicdec.engine.loading.opening import open_checkpoint
 from magicdec.engine.session import open_session
 from magicdec.engine.text.documents import Document
 
-from .conftest import SPECIAL, TOKENS
-
 Make = Callable[..., Any]
 
 
-def added(*texts: str, kind: int = 3, **ids: int | None) -> dict[str, Any]:
+@pytest.fixture
+def added(vocabulary: list[str]) -> Make:
     """Metadata of the tiny vocabulary with more tokens; the files' own </s> is `end`."""
-    tokens = ["end" if token == "</s>" else token for token in TOKENS] + list(texts)
-    kinds = [3] * len(SPECIAL) + [1] * (len(TOKENS) - len(SPECIAL)) + [kind] * len(texts)
-    named = {"eos": 0, "eot": None} | ids
-    return {
-        "tokenizer.ggml.tokens": tokens,
-        "tokenizer.ggml.token_type": kinds,
-        **{f"tokenizer.ggml.{name}_token_id": id for name, id in named.items()},
-    }
+
+    def make(*texts: str, kind: int = 3, **ids: int | None) -> dict[str, Any]:
+        tokens = ["end" if token == "</s>" else token for token in vocabulary]
+        named = {"eos": 0, "eot": None} | ids
+        return {
+            "tokenizer.ggml.tokens": [*tokens, *texts],
+            "tokenizer.ggml.token_type": [3] * 3 + [1] * (len(tokens) - 3) + [kind] * len(texts),
+            **{f"tokenizer.ggml.{name}_token_id": id for name, id in named.items()},
+        }
+
+    return make
 
 
 @pytest.mark.parametrize(
@@ -42,8 +44,8 @@ def added(*texts: str, kind: int = 3, **ids: int | None) -> dict[str, Any]:
         (("<|im_end|>", "</s>", "<|im_start|>"), {}, {"<s>", "<|im_end|>", "</s>"}),
         (("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>"), {"eos": 1},
          {"end", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>"}),
-        ((), {"eos": 1, "eot": 2, "eom": 9}, {"end", "<|turn|>", TOKENS[9]}),
-        ((), {"fim_pad": 9, "fim_rep": 10, "fim_sep": 11}, {"<s>", *TOKENS[9:12]}),
+        ((), {"eos": 1, "eot": 2, "eom": 9}, {"end", "<|turn|>", 9}),
+        ((), {"fim_pad": 9, "fim_rep": 10, "fim_sep": 11}, {"<s>", 9, 10, 11}),
         (("<reponame>", "<|file_sep|>", "<fim_pad>"), {},
          {"<s>", "<reponame>", "<|file_sep|>", "<fim_pad>"}),
         ((), {"eos": 1, "eot": 999_999}, {"end"}),  # of no token: nothing to stop at
@@ -55,27 +57,30 @@ def added(*texts: str, kind: int = 3, **ids: int | None) -> dict[str, Any]:
 )  # fmt: skip
 @pytest.mark.parametrize("kind", [3, 1])  # control, or mislabelled as text
 def test_ends_of_a_gguf_file(
-    texts: tuple[str, ...], ids: dict[str, int], expected: set[str], kind: int, gguf_file: Make
-) -> None:
+    texts: tuple[str, ...], ids: dict[str, int], expected: set[str | int], kind: int,
+    gguf_file: Make, added: Make,
+) -> None:  # fmt: skip
     metadata = added(*texts, kind=kind, **ids)
     tokens = metadata["tokenizer.ggml.tokens"]
     file, _ = gguf_file(metadata=metadata, vocab_size=len(tokens))
     found = open_checkpoint(str(file)).spec.eos_ids
-    assert {tokens[id] for id in found} == expected
+    assert {id if id in expected else tokens[id] for id in found} == expected
     assert len(found) == len(expected)
 
 
-def test_a_conversion_of_before_knows_the_ends_too(gguf_file: Make, cache_dir: Path) -> None:
+def test_a_conversion_of_before_knows_the_ends_too(
+    gguf_file: Make, cache_dir: Path, added: Make, vocabulary: list[str]
+) -> None:
     """Entries in the cache name only what metadata named; they are not made anew for it."""
     from magicdec.engine.loading import cache
 
     metadata = added("<|im_end|>")
-    file, _ = gguf_file(metadata=metadata, vocab_size=len(TOKENS) + 1)
+    file, _ = gguf_file(metadata=metadata, vocab_size=len(vocabulary) + 1)
     open_checkpoint(str(file))
     (entry,) = (path for path in (cache_dir / "models").iterdir() if path.is_dir())
     made = (entry / "model.safetensors").stat().st_ino
     assert json.loads((entry / cache.SPEC).read_text())["eos_ids"] == [0]
-    assert open_checkpoint(str(file)).spec.eos_ids == (0, len(TOKENS))
+    assert open_checkpoint(str(file)).spec.eos_ids == (0, len(vocabulary))
     assert (entry / "model.safetensors").stat().st_ino == made
 
 
@@ -109,9 +114,11 @@ def decoded(model: Path, **settings: Any) -> Any:
 
 
 @pytest.mark.parametrize("gamma", [0, 3])
-def test_a_row_ends_with_the_turn(gamma: int, gguf_file: Make) -> None:
+def test_a_row_ends_with_the_turn(
+    gamma: int, gguf_file: Make, added: Make, vocabulary: list[str]
+) -> None:
     """The model ends its turn with <|im_end|>, while its file only names another end."""
-    metadata, end = added("<|im_end|>"), len(TOKENS)
+    metadata, end = added("<|im_end|>"), len(vocabulary)
     plain, model = gguf_file(metadata=metadata, vocab_size=end + 1, name="plain")
     said = list(decoded(plain, gamma=0).token_ids)
     assert len(said) == 24 and end not in said

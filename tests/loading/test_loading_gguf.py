@@ -109,7 +109,10 @@ def test_weights_equal_transformers_own_reading(architecture: str, gguf_file: Ma
 def test_rope_scaling(metadata: Any, expected: dict[str, Any], gguf_file: Make) -> None:
     file, _ = gguf_file(metadata=metadata)
     usual = {"rope_type": "default", "rope_theta": 10000.0}
-    assert open_checkpoint(str(file)).spec.rope == usual | expected
+    spec = open_checkpoint(str(file)).spec
+    assert spec.rope == usual | expected
+    # The file's context is 256; YaRN counts from the 64 before it.
+    assert spec.trained_window == {"yarn": 256, "linear": 1024}.get(spec.rope["rope_type"], 256)
 
 
 @pytest.mark.parametrize("factor", [8.0, 32.0])
