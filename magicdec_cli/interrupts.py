@@ -29,6 +29,7 @@ _last: list[int] = []  # the signal that raised
 
 def exit_at_once() -> None:
     """From here on each ends the process. A shell that has one ignored is left alone."""
+    _last.clear()
     for number, default in DEFAULTS.items():
         if signal.getsignal(number) is default:
             signal.signal(number, _exit)
@@ -70,6 +71,11 @@ def finished(work: Callable[[], None]) -> bool:
         hold()
         return False
     return True
+
+
+def came() -> bool:
+    """Whether one has raised KeyboardInterrupt: libraries make other errors of it."""
+    return bool(_last)
 
 
 def end_within(seconds: float) -> None:

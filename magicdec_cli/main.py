@@ -25,7 +25,7 @@ from magicdec.cli.help import (
     TuneHelp,
     spelling,
 )
-from magicdec.cli.interrupts import INTERRUPTED, leave
+from magicdec.cli.interrupts import INTERRUPTED, came, leave
 from magicdec.cli.options import with_common, with_settings
 from magicdec.cli.predict_command import EPILOG as PREDICT_EPILOG
 from magicdec.cli.predict_command import predict
@@ -164,6 +164,8 @@ def _run(arguments: Sequence[str] | None) -> int:
     except Exception as error:
         if isinstance(error, OSError) and error.errno in UNWRITABLE and error.filename is None:
             raise
+        if came():
+            return _failed(f"interrupted ({one_line(error)})", INTERRUPTED, error)
         return _failed(ran_out(error) or f"{one_line(error)}; -v shows where", 1, error)
 
 

@@ -15,6 +15,9 @@ from typing import Any
 
 import pytest
 
+if hasattr(signal, "SIGHUP"):  # a suite started by nohup ignores it, and so would its processes
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
 
 @dataclass(frozen=True)
 class Tiny:
