@@ -12,16 +12,14 @@ import torch
 from torch import Tensor
 
 from magicdec.engine.errors import AlteredError
-from magicdec.engine.watched_index import altered
-
-_BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+from magicdec.engine.watched_index import BITS, altered
 
 
 class KeySeal:
     """k: the keys of a cache, [L, rows, Hkv, capacity, D]; selector: who is shown them."""
 
     def __init__(self, k: Tensor, selector: str) -> None:
-        self._k, self._selector = k.view(_BITS[k.element_size()]), selector
+        self._k, self._selector = k.view(BITS[k.element_size()]), selector
         noise = torch.Generator().manual_seed(0)  # so that entries cannot be swapped either
         shape = (k.shape[2], 1, k.shape[4])
         self._mix = torch.randint(-(2**62), 2**62, shape, generator=noise).to(k.device) | 1

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
 from torch import Tensor
 
 from magicdec.engine.errors import AlteredError
 from magicdec.engine.key_index import KeyIndex
 from magicdec.engine.strangers import failures_named
 from magicdec.kernels.candidates import Candidates
+
+#: By element size: what every memory can be seen as.
+BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class WatchedIndex(KeyIndex):
@@ -21,17 +25,17 @@ class WatchedIndex(KeyIndex):
         self._index, self._selector = index, selector
 
     def admit(self, slot: int, keys: Tensor) -> None:
-        with self._watching(keys, "admit"):
+        with self._watching(keys := fixed(keys), "admit"):
             self._index.admit(slot, keys)
 
     def extend(self, slot: int, keys: Tensor, first: int) -> None:
-        with self._watching(keys, "extend"):
+        with self._watching(keys := fixed(keys), "extend"):
             self._index.extend(slot, keys, first)
 
     def choose(
         self, layer: int, queries: Tensor, keys: Tensor, rows: Candidates, budget: int
     ) -> Tensor:
-        with self._watching(keys, "choose"):
+        with self._watching(keys := fixed(keys), "choose"):
             return self._index.choose(layer, queries, keys, rows, budget)
 
     def tensors(self) -> list[Tensor]:
@@ -52,6 +56,13 @@ class WatchedIndex(KeyIndex):
         finally:
             if not keys.is_inference() and keys._version != before:
                 raise AlteredError(altered(self._selector))
+
+
+def fixed(keys: Tensor) -> Tensor:
+    """The same memory in a storage that cannot be resized: keys that were freed end the process."""
+    if keys.device.type != "cpu":
+        return keys
+    return torch.from_numpy(keys.view(BITS[keys.element_size()]).numpy()).view(keys.dtype)
 
 
 def altered(selector: str) -> str:

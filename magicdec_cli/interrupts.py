@@ -10,6 +10,7 @@ they are. A command that has ended its work holds signals off by itself (`hold`)
 from __future__ import annotations
 
 import _thread
+import atexit
 import contextlib
 import os
 import signal
@@ -24,12 +25,15 @@ if hasattr(signal, "SIGHUP"):  # a terminal that was closed
 RESCUE_SECONDS = 0.02  # until an interrupt that was swallowed comes again
 _restore_terminal: list[Callable[[], None]] = []
 _listener: list[Callable[[], None]] = []
+_code: list[int] = []  # to leave with
 _last: list[int] = []  # the signal that raised
 
 
 def exit_at_once() -> None:
     """From here on each ends the process. A shell that has one ignored is left alone."""
     _last.clear()
+    atexit.unregister(_ignore)
+    atexit.register(_ignore)  # registered first, so the last of all
     for number, default in DEFAULTS.items():
         if signal.getsignal(number) is default:
             signal.signal(number, _exit)
@@ -58,7 +62,8 @@ def hold() -> None:
 
 def leave(code: int) -> None:
     """From here on each ends the process at once: all is delivered, with this exit code."""
-    _answer(lambda number, frame: os._exit(code))
+    _code[:] = [code]
+    _answer(_end)
 
 
 def finished(work: Callable[[], None]) -> bool:
@@ -97,7 +102,7 @@ Handler = Callable[[int, FrameType | None], None]
 
 def _ours() -> list[signal.Signals]:
     """Those that `exit_at_once` took, unless somebody else has since."""
-    own: tuple[object, ...] = (_exit, _interrupt, _tell, _nothing)
+    own: tuple[object, ...] = (_exit, _interrupt, _tell, _nothing, _end)
     return [number for number in DEFAULTS if signal.getsignal(number) in own]
 
 
@@ -126,6 +131,17 @@ def _tell(number: int, frame: FrameType | None) -> None:
     hold()
     for listener in _listener:
         listener()
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    os._exit(*_code)
+
+
+def _ignore() -> None:
+    """Python gives signals back to the system before it is gone: one that comes then would end the
+    process by itself, with no exit code of ours."""
+    for number in _ours():
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _nothing(number: int, frame: FrameType | None) -> None:

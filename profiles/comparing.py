@@ -171,6 +171,9 @@ def _broken(a: Cell, b: Cell) -> str | None:
     return None
 
 
+HEADED = ("model", "dtype", "kv_dtype")  # members of a header, which its environment repeats
+
+
 def _differences(a: Profile, b: Profile) -> list[str]:
     """Everything that makes two profiles hard to compare, by name."""
     left, right = a.header, b.header
@@ -178,10 +181,10 @@ def _differences(a: Profile, b: Profile) -> list[str]:
     found = [
         f"{FINGERPRINT.get(name, name) if name in LATER else name}: "
         f"{brief(name, env_a.get(name, 'unknown'))} and {brief(name, env_b.get(name, 'unknown'))}"
-        for name in sorted({*env_a, *env_b})
+        for name in sorted({*env_a, *env_b} - {*HEADED})
         if env_a.get(name) != env_b.get(name)
     ]
-    for name in ("tool", "model", "dtype", "kv_dtype", "max_new_tokens"):
+    for name in ("tool", *HEADED, "max_new_tokens"):
         before, after = getattr(left, name), getattr(right, name)
         if before != after:
             found.append(f"{name}: {before} and {after}")

@@ -192,3 +192,20 @@ def test_greek_letters_are_written_by_name_where_the_encoding_lacks_them(encodin
         assert done.returncode == 0 and "?" not in text and "gamma" in text
         wide = [line for line in text.splitlines() if len(line) > 80]
         assert not wide, "laid out with the names in it"
+
+
+def test_a_signal_while_python_ends_has_no_exit_code_of_its_own() -> None:
+    """Python gives signals back to the system last, when nothing of ours can answer."""
+    code = """
+import atexit, signal, sys
+sent = (signal.SIGINT, signal.SIGTERM)
+last = lambda: print([signal.getsignal(n) is signal.SIG_IGN for n in sent])
+atexit.register(last)  # registered before, so called after
+from magicdec.cli import interrupts
+interrupts.exit_at_once()
+interrupts.raise_again()
+interrupts.leave(130)
+sys.exit(130)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (130, "[True, True]\n"), done.stderr

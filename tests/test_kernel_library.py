@@ -221,3 +221,11 @@ def test_doctor_goes_on_where_no_folder_can_be_used(copier, monkeypatch, capsys)
     monkeypatch.setenv("MAGICDEC_CACHE_DIR", "/" + "x" * 300)
     assert run_command_line(["doctor", "--format", "csv"]) == 0
     assert "kernels,none can be kept" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(os.name != "posix", reason="devices are files on POSIX alone")
+def test_a_library_that_is_no_file_is_not_read(cache: Path, tmp_path: Path) -> None:
+    device, pipe = tmp_path / "kernels-a-b.so", tmp_path / "kernels-a-c.so"
+    device.symlink_to("/dev/zero")  # has no end
+    os.mkfifo(pipe)  # has no beginning
+    assert not library.is_intact(device) and not library.is_intact(pipe)

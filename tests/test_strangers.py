@@ -19,6 +19,7 @@ from magicdec.engine.exact_index import ExactIndex
 from magicdec.engine.key_index import KeyIndex
 from magicdec.engine.seal import KeySeal
 from magicdec.engine.selectors.base import SELECTORS, DynamicSelector, KVSelector, Search
+from magicdec.engine.watched_index import fixed
 from magicdec.profiles.storage.reading import read_profile
 
 DO: dict[str, Callable] = {}  # what the selectors here do in a place; nothing wrong otherwise
@@ -388,3 +389,48 @@ def test_a_draft_model_of_nan_is_a_failed_cell(document, checkpoint, tmp_path, c
     assert code == 1 and cells["self"].status == "ok"
     (failed,) = (cell for draft, cell in cells.items() if draft != "self")
     assert failed.status == "failed" and failed.error
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_keys_cannot_be_freed_under_the_engine(document, checkpoint, capsys, late):
+    """A kernel that reads freed keys ends the process."""
+    calls = []
+
+    def free(keys, *given):
+        calls.append(keys)
+        if len(calls) > (12 if late else 0):
+            keys.untyped_storage().resize_(0)
+
+    DO["choose"] = free
+    code = run_command_line(
+        ["run", str(document), "--model", str(checkpoint), *FIXED, "--context", "60", "--selector",
+         name(Dynamic)]
+    )  # fmt: skip
+    err = capsys.readouterr().err
+    assert code == 1 and "selector Dynamic failed in choose" in err and "not resizable" in err
+
+
+@dataclass(frozen=True)
+class Sparse(Static):
+    """Positions that cannot be read like others."""
+
+    def select(self, keys, queries, budget):
+        return Static.select(self, keys, queries, budget).to_sparse()
+
+
+def test_positions_of_a_layout_that_cannot_be_read_are_named(document, checkpoint, capsys):
+    code = run_command_line(
+        ["run", str(document), "--model", str(checkpoint), *FIXED, "--context", "60", "--selector",
+         name(Sparse)]
+    )  # fmt: skip
+    assert code == 1 and "selector Sparse" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.int8])
+def test_fixed_keys_are_the_same_memory(dtype):
+    keys = torch.zeros(2, 8, 4, dtype=dtype)[:, :5]
+    shown = fixed(keys)
+    assert shown.data_ptr() == keys.data_ptr() and shown.stride() == keys.stride()
+    assert shown.dtype == dtype and shown.shape == keys.shape
+    with pytest.raises(RuntimeError, match="not resizable"):
+        shown.untyped_storage().resize_(0)

@@ -67,8 +67,13 @@ class ModelSpec:
 
     def _check_sizes(self) -> None:
         sizes = [(name, getattr(self, name)) for name in _SIZES]
-        windows = [("a window", window) for window in set(self.windows) if window is not None]
-        for name, value in (*sizes, *windows):
+        for window in set(self.windows) - {None}:
+            if type(window) is not int or not 1 <= window <= MOST_SIZE:
+                raise ModelError(
+                    f"the model's sliding_window is {shown(window)}, in which no token sees any "
+                    "other; in config.json write the window's tokens, or null for full attention"
+                )
+        for name, value in sizes:
             if type(value) is not int or not 1 <= value <= MOST_SIZE:
                 raise _impossible(f"{name} is {shown(value)}, not a whole number above 0")
         if self.heads % self.kv_heads:

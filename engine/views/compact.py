@@ -55,7 +55,7 @@ class CompactView(DraftView):
         """Asks the selector and holds it to its contract: a wrong one must not draft garbage."""
         with failures_named(self._selector):
             kept = self._selector.select(keys, queries, self._budget)
-        problem = breach(kept, keys, min(self._budget, keys.shape[1]))
+            problem = breach(kept, keys, min(self._budget, keys.shape[1]))
         if problem:
             name = type(self._selector).__name__
             raise PluginError(f"selector {name} returned {problem}")

@@ -105,7 +105,7 @@ class ProfileWriter:
     def _same_subject(self, profile: Profile, header: Header) -> None:
         for name in ("model", "dtype", "kv_dtype", "documents", "max_new_tokens"):
             before, now = getattr(profile.header, name), getattr(header, name)
-            if before != now:
+            if before != now and not _same_content(name, profile.header, header):
                 raise ConfigError(
                     f"{self.path} records another {_WORDS.get(name, name)} ({_shown(before)}, now "
                     f"{_shown(now)}); give another file"
@@ -146,6 +146,16 @@ class ProfileWriter:
                 if place >= 0:
                     file.seek(place + 1)
                     file.write(SCHEMA.encode())
+
+
+def _same_content(name: str, before: Header, now: Header) -> bool:
+    """Whether a model or a text is known to be the same under another name."""
+    if name == "model":
+        return before.identity is not None and before.identity == now.identity
+    if name == "documents":
+        known = [[source.sha256 for source in header.documents] for header in (before, now)]
+        return None not in known[0] and known[0] == known[1]
+    return False
 
 
 def check_continuable(path: Path) -> None:
@@ -211,5 +221,7 @@ def other_machine(before: Mapping[str, Scalar], now: Mapping[str, Scalar]) -> st
     return ", ".join(
         f"{words} {before[key]}, now {now[key]}"
         for key, words in FINGERPRINT.items()
-        if key != "identity" and key in before and key in now and before[key] != now[key]
+        if key not in ("model", "identity")
+        and key in before
+        and before[key] != now.get(key, before[key])
     )

@@ -124,8 +124,8 @@ def test_announced_biases_are_used_and_needed(make, flag) -> None:
     ("kind", "config", "said"),
     [
         ("llama", {"is_causal": False}, "is_causal is false"),
-        ("mistral", {"sliding_window": 0}, "a window is 0"),
-        ("mistral", {"sliding_window": -1}, "a window is -1"),
+        ("mistral", {"sliding_window": 0}, "sliding_window is 0"),
+        ("mistral", {"sliding_window": -1}, "sliding_window is -1"),
         # transformers' generate and its forward disagree, or it fails:
         ("llama", {"sliding_window": 4}, "sets sliding_window 4 in a llama model"),
         ("llama", {"sliding_window": 4, "layer_types": [SLIDING, FULL]}, "sets sliding_window 4"),

@@ -43,6 +43,19 @@ def _refused(
     assert path.read_bytes() == whole
 
 
+def test_the_same_weights_and_text_go_on_under_other_names(
+    record: Record, begun: Path, model: Path, document: Path, tmp_path: Path,
+) -> None:  # fmt: skip
+    whole = begun.read_bytes()
+    copy, text = tmp_path / "other-name", tmp_path / "renamed.txt"
+    shutil.copytree(model, copy)
+    shutil.copy(document, text)
+    asked = ["profile", "record", str(text), "--model", str(copy), *ONE, "--device", "cpu", "-q",
+             "--batch", "2", "--ignore-eos", "--repeat", "2", "-o", str(begun)]  # fmt: skip
+    assert run_command_line(asked) == 0
+    assert begun.read_bytes() == whole, "nothing is measured again"
+
+
 def _change_weights(folder: Path, _make: Callable[..., Path]) -> None:
     """One number, where no sample of a large tensor would lie."""
     path = folder / "model.safetensors"
