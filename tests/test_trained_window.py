@@ -25,6 +25,8 @@ WINDOWS = {
                             131072),
     "Qwen3's recipe": ("qwen3", 40960, {"rope_type": "yarn", "factor": 4.0, BEFORE: 32768},
                        131072),
+    "Qwen3, scaled by less than its window": (
+        "qwen3", 40960, {"rope_type": "yarn", "factor": 1.2, BEFORE: 32768}, 40960),
     "YaRN of the whole": ("llama", 4096, {"rope_type": "yarn", "factor": 2.0}, 8192),
     "Llama 3.1": ("llama", 131072, {**LLAMA3, "factor": 8.0, BEFORE: 8192}, 131072),
     "Llama 3.2": ("llama", 131072, {**LLAMA3, "factor": 32.0, BEFORE: 8192}, 131072),

@@ -70,10 +70,16 @@ def _refuse(folder: Path, config: dict[str, Any]) -> None:
             f"architecture {kind!r} in {folder} is not supported; "
             f"choose a model of type {', '.join(SUPPORTED)}"
         )
-    if config.get("is_causal") is False:
+    causal = config.get("is_causal", True)
+    if causal is False:
         raise ModelError(
             f"{folder} sees what follows each token (is_causal is false), so it cannot be decoded "
             "one token after the other; choose a causal model"
+        )
+    if causal is not True:  # transformers' attention implementations disagree, or fail
+        raise ModelError(
+            f"{folder / 'config.json'} has is_causal = {brief(causal, 60)} where true or false is "
+            "needed; remove it where the model was trained to be causal"
         )
     if (quantized := config.get("quantization_config")) is not None:
         method = quantized.get("quant_method") if isinstance(quantized, dict) else quantized

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from magicdec.engine.errors import ModelError
+from magicdec.engine.harmless import brief
 from magicdec.engine.model.trained import scaled_window
 
 FULL, SLIDING = "full_attention", "sliding_attention"
@@ -31,6 +32,11 @@ def check_layers(folder: Path, config: Any) -> None:
                 "(sliding_window); copy or download the model again"
             )
         return
+    if type(window) is not int:
+        raise ModelError(
+            f"{folder} has sliding_window = {brief(window, 60)} where a number of tokens, or null, "
+            "is needed; copy or download the model again"
+        )
     slides = kinds is None or SLIDING in kinds
     trained = scaled_window(config.max_position_embeddings, config.rope_parameters or {})
     if config.model_type == "llama" and slides and window < trained:

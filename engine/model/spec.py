@@ -13,6 +13,8 @@ from magicdec.engine.model.trained import scaled_window
 
 SUPPORTED = ("llama", "mistral", "qwen2", "qwen3")
 MOST_LAYERS, MOST_SIZE = 10_000, 2**31 - 1  # beyond all models; what is larger is damage
+#: transformers' name of a mistral whose file lists its layers' kinds (layer_types).
+_OTHER_NAMES = {"ministral": "mistral"}
 ROPE_TYPES = ("default", "linear", "dynamic", "llama3", "yarn")
 
 
@@ -121,21 +123,22 @@ class ModelSpec:
     @classmethod
     def from_hf(cls, config: Any, eos_ids: tuple[int, ...] = ()) -> ModelSpec:
         """From a transformers configuration object. Raises ModelError for other architectures."""
-        if config.model_type not in SUPPORTED:
+        kind = _OTHER_NAMES.get(config.model_type, config.model_type)
+        if kind not in SUPPORTED:
             raise ModelError(
-                f"architecture {config.model_type!r} is not supported; "
+                f"architecture {kind!r} is not supported; "
                 f"choose a model of type {', '.join(SUPPORTED)}"
             )
         layers = config.num_hidden_layers
         # A llama model has none: see `loading.layer_kinds`.
-        window = None if config.model_type == "llama" else getattr(config, "sliding_window", None)
+        window = None if kind == "llama" else getattr(config, "sliding_window", None)
         kinds = getattr(config, "layer_types", None)
         windows = tuple(
             window if kinds is None or kinds[i] == "sliding_attention" else None
             for i in range(layers)
         )
         return cls(
-            model_type=config.model_type,
+            model_type=kind,
             vocab_size=config.vocab_size,
             hidden_size=config.hidden_size,
             intermediate_size=config.intermediate_size,

@@ -10,9 +10,9 @@ def scaled_window(max_position: int, rope: Mapping[str, Any]) -> int:
     """Tokens, by `max_position_embeddings` and transformers' `rope_parameters`.
 
     The conventions are transformers'. YaRN's factor counts from the window before it; whether
-    `max_position_embeddings` is that one or the whole is left to the file. Llama 3's is the whole
-    wherever it is another one: 131,072 of 8,192 by a factor of 8 or 32, which its training and not
-    the factor gives. For the others it is the window before.
+    `max_position_embeddings` is that one or the whole is left to the file, and no factor makes it
+    smaller. Llama 3's is the whole wherever it is another one: 131,072 of 8,192 by a factor of 8
+    or 32, which its training and not the factor gives. For the others it is the window before.
     """
     kind, factor = rope.get("rope_type", rope.get("type", "default")), rope.get("factor")
     if kind == "default" or not _is_factor(factor):
@@ -22,7 +22,7 @@ def scaled_window(max_position: int, rope: Mapping[str, Any]) -> int:
         before = max_position
     if kind == "llama3" and before != max_position:
         return max_position
-    return max(before, int(before * factor))
+    return max(max_position, int(before * factor))
 
 
 def _is_factor(value: object) -> TypeGuard[float]:

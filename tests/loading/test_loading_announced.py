@@ -109,6 +109,25 @@ def test_what_disagrees_is_read_as_transformers_does(make, config, change, tied,
     assert any(said in line for line in warnings) if said else not warnings
 
 
+@pytest.mark.parametrize("cut", [None, 4])
+@pytest.mark.parametrize("kinds", [None, [FULL] * 2, [FULL, SLIDING], [SLIDING] * 2])
+def test_a_mistral_that_lists_its_layers_is_read_as_transformers_does(make, kinds, cut) -> None:
+    """Which calls it another architecture then, that computes the same."""
+    config = {"sliding_window": cut, "layer_types": kinds}
+    folder = make(config, kind="mistral")
+    if cut is None and SLIDING in (kinds or ()):
+        with pytest.raises(ModelError, match="says no window for them"):
+            open_checkpoint(str(folder))
+        return
+    spec = open_checkpoint(str(folder)).spec
+    listed = kinds or [SLIDING] * 2
+    assert spec.model_type == "mistral"
+    assert spec.windows == tuple(cut if kind == SLIDING else None for kind in listed)
+    if cut is not None:  # transformers' class fails without a window, though no layer needs one
+        same, warnings = logits_agree(folder)
+        assert same and not warnings
+
+
 @pytest.mark.parametrize("flag", ["attention_bias", "mlp_bias"])
 def test_announced_biases_are_used_and_needed(make, flag) -> None:
     def fill(weights: Weights) -> Weights:
@@ -124,7 +143,11 @@ def test_announced_biases_are_used_and_needed(make, flag) -> None:
     ("kind", "config", "said"),
     [
         ("llama", {"is_causal": False}, "is_causal is false"),
+        ("llama", {"is_causal": None}, "is_causal = None where true or false"),
+        ("qwen3", {"is_causal": 0}, "is_causal = 0 where true or false"),
         ("mistral", {"sliding_window": 0}, "sliding_window is 0"),
+        ("mistral", {"sliding_window": 0, "layer_types": [FULL, SLIDING]}, "sliding_window is 0"),
+        ("llama", {"sliding_window": "4"}, "sliding_window = '4' where a number of tokens"),
         ("mistral", {"sliding_window": -1}, "sliding_window is -1"),
         # transformers' generate and its forward disagree, or it fails:
         ("llama", {"sliding_window": 4}, "sets sliding_window 4 in a llama model"),

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+import transformers
 
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.loading.opening import open_checkpoint
@@ -133,3 +135,27 @@ def test_a_row_ends_with_the_turn(
     assert "im_end" not in row.text
     longer = decoded(file, gamma=gamma, ignore_eos=True)
     assert (len(longer.token_ids), longer.finish_reason) == (24, "length")
+
+
+@pytest.mark.parametrize("gamma", [0, 3])
+def test_every_end_of_a_folder_ends_a_row_where_transformers_ends(
+    gamma: int, save: Callable[..., Path]
+) -> None:
+    folder = save()
+    session = open_session(str(folder), device="cpu", attention="sdpa")
+    text = Document("doc", "some text to go on from, and so on", ())
+    prompt = torch.tensor([session.requests([text], context=None, batch=1)[0].tokens])
+    said = list(decoded(folder, gamma=0, ignore_eos=True).token_ids)
+    new = [token for i, token in enumerate(said) if i > 1 and token not in said[:i]]
+    file = folder / "generation_config.json"
+    given = json.loads(file.read_text())
+    for ends in (new[0], [new[1]], [1, new[2]], [new[3], new[1], new[2]]):
+        file.write_text(json.dumps(given | {"eos_token_id": ends}))
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        whole = model.generate(
+            prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=24, do_sample=False
+        )
+        row = decoded(folder, gamma=gamma)
+        assert list(row.token_ids) == whole[0, prompt.shape[1] :].tolist()
+        assert len(row.token_ids) < 24
+        assert row.finish_reason == "eos"
