@@ -9,19 +9,21 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
 from typing import Any, Literal
 
 from magicdec.cli.knob import Knob
-from magicdec.cli.trees import sibling_rates
 from magicdec.engine.config import (
     LOOKUP,
     MAX_GAMMA,
     MAX_SEED,
     MAX_TREE_NODES,
+    SIBLING_RATES,
     UNDER_SELF,
     DecodeConfig,
     SamplingConfig,
 )
+from magicdec.engine.errors import ConfigError
 from magicdec.engine.gamma.policy import GammaPolicy
 
 AUTO, ADAPTIVE, SCHEDULE = "auto", "adaptive", ".toml"  # what --gamma takes besides a number
@@ -202,6 +204,11 @@ class Settings:
         return kept and not SELECTORS.load(self.selector).whole
 
     @property
+    def prefill_cache_bytes(self) -> int:
+        """How much of the disk prefills may take; 0 keeps none."""
+        return int(self.prefill_cache_size * 2**30) if self.prefill_cache else 0
+
+    @property
     def policy(self) -> GammaPolicy:
         """What --gamma names, before a calibration is asked. Raises ConfigError for a file."""
         from magicdec.profiles.gamma_names import policy_of
@@ -238,6 +245,25 @@ class Settings:
                 self.temperature, self.top_k, self.top_p, self.min_p, self.seed
             ),
         )
+
+
+def sibling_rates(text: str | None) -> tuple[float, ...]:
+    """What --tree-rates says: shares, or @FILE of a run; those of the default model without it.
+
+    Raises ConfigError.
+    """
+    if text is None:
+        return SIBLING_RATES
+    if text.startswith("@"):
+        from magicdec.profiles.measured_siblings import recorded_siblings
+
+        return recorded_siblings(Path(text[1:]))
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise ConfigError(
+            f"tree-rates must be shares such as .8,.4,.2, or @RUN.json, got {text!r}"
+        ) from None
 
 
 def _knobs() -> tuple[Knob, ...]:

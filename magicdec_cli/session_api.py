@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from magicdec.engine.text.workloads.workload import Workload
     from magicdec.profiles.tuning.verifying import Watch
 
-GIB = 2**30
-
 #: Called with what is being done and the done share of it, None when it cannot be known.
 Progress = Callable[[str, float | None], None]
 
@@ -164,7 +162,7 @@ def open_engine(
         settings.model, device=settings.device, dtype=settings.dtype, kv_dtype=settings.kv_dtype,
         threads=settings.threads, attention=settings.attention, chunk=settings.chunk,
         progress=progress, sync_phases=settings.sync_phases,
-        prefill_cache=int(settings.prefill_cache_size * GIB) if settings.prefill_cache else 0,
+        prefill_cache=settings.prefill_cache_bytes,
     ), documents  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from magicdec.cli import session_api
 from magicdec.cli.console import TERMINAL
 from magicdec.cli.drafter_grid import drafters
 from magicdec.cli.grids import GRAMMAR, Grids, apart, grid_values, read_grids
@@ -155,7 +156,7 @@ def tune(
     display = choose_display(quiet)
     before_exit(display.close)
     try:
-        tune_session(outcome, display)
+        tune_session(outcome, session_api.open_engine, display)
     finally:
         display.close()
     known = any(answer.options for answer in outcome.answers)

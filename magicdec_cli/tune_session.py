@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from magicdec.cli import session_api
 from magicdec.cli.console import TERMINAL
 from magicdec.cli.knobs import Settings
 from magicdec.cli.progress import Display
@@ -28,6 +27,9 @@ if TYPE_CHECKING:
     from magicdec.engine.text.workloads.workload import Workload
     from magicdec.profiles.tuning.tuner import Tuner
     from magicdec.profiles.tuning.verifying import Watch
+
+    Opened = tuple[Session, Sequence[Document] | Sequence[Workload]]
+    OpenEngine = Callable[[Sequence[str], Settings, Watch], Opened]
 
 
 @dataclass(slots=True)
@@ -70,21 +72,20 @@ class TuneOutcome:
         return [*self.warnings, *([] if self.tuner is None else self.tuner.notes)]
 
 
-def tune_session(outcome: TuneOutcome, display: Display) -> None:
-    """Ctrl-C or an error ends it early and marks the outcome."""
+def tune_session(outcome: TuneOutcome, open_engine: OpenEngine, display: Display) -> None:
+    """Ctrl-C or an error ends it early and marks the outcome.
+
+    open_engine: `session_api.open_engine`, which imports this module.
+    """
     try:
-        _tune(outcome, display)
+        for context in outcome.question.contexts:
+            require_length(outcome.sources, context)
+        opened = open_engine(outcome.sources, outcome.settings, display.loading)
+        tune_opened(outcome, *opened, display.loading)
     except KeyboardInterrupt:
         outcome.interrupted = True
     except Exception as error:  # raised once what is known has been delivered
         outcome.error = error
-
-
-def _tune(outcome: TuneOutcome, display: Display) -> None:
-    for context in outcome.question.contexts:
-        require_length(outcome.sources, context)
-    opened = session_api.open_engine(outcome.sources, outcome.settings, display.loading)
-    tune_opened(outcome, *opened, display.loading)
 
 
 def tune_opened(

@@ -19,7 +19,7 @@ from magicdec.engine.row import Row
 from magicdec.engine.selectors.base import SELECTORS
 from magicdec.engine.step import speculative_step
 from magicdec.engine.views.dynamic import DynamicView
-from magicdec.kernels.attention import get_backend
+from magicdec.kernels.backends import get_backend
 
 CPU = torch.device("cpu")
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}

