@@ -6,7 +6,8 @@ import torch
 
 from magicdec.engine.errors import ConfigError, ModelError
 from magicdec.engine.loading.checkpoint import Progress
-from magicdec.kernels.attention import AttentionBackend, get_backend
+from magicdec.kernels.attention import AttentionBackend
+from magicdec.kernels.backends import get_backend
 from magicdec.kernels.native import BuildError
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from magicdec.engine.key_index import KeyIndex, KeyShape
 from magicdec.engine.model.parallel import in_parallel
-from magicdec.engine.selectors.pqcache import PQCache
 from magicdec.kernels.candidates import Candidates
 
 #: Tokens whose distances to all centroids are held at once.
@@ -24,16 +23,21 @@ BLOCK = 512
 class QuantizedIndex(KeyIndex):
     """centroids: [L, rows, Hkv, m, C, D / m]; codes: uint8 [L, rows, Hkv, S, m]."""
 
-    def __init__(self, options: PQCache, shape: KeyShape) -> None:
-        self._options, self._search = options, shape.search
-        self._parts = (options.m, shape.head_dim // options.m)
+    def __init__(
+        self, shape: KeyShape, *, parts: int, bits: int, iterations: int, sample: int, sinks: int,
+        recent: int,
+    ) -> None:  # fmt: skip
+        """The arguments are the options of `selectors/pqcache.py`; `parts` is m."""
+        self._search, self._iterations, self._sample = shape.search, iterations, sample
+        self._sinks, self._recent = sinks, recent
+        self._parts = (parts, shape.head_dim // parts)
         owners = (shape.layers, shape.rows, shape.kv_heads)
         self.centroids = torch.zeros(
-            *owners, options.m, 2**options.bits, self._parts[1],
+            *owners, parts, 2**bits, self._parts[1],
             dtype=torch.float32, device=shape.device,
         )  # fmt: skip
         self.codes = torch.zeros(
-            *owners, shape.capacity, options.m, dtype=torch.uint8, device=shape.device
+            *owners, shape.capacity, parts, dtype=torch.uint8, device=shape.device
         )
 
     def tensors(self) -> list[Tensor]:
@@ -41,16 +45,15 @@ class QuantizedIndex(KeyIndex):
 
     def admit(self, slot: int, keys: Tensor) -> None:
         """Finds the centroids among the keys between the sinks and the recent ones."""
-        options = self._options
-        middle = keys[:, :, options.sinks : max(options.sinks, keys.shape[2] - options.recent)]
+        middle = keys[:, :, self._sinks : max(self._sinks, keys.shape[2] - self._recent)]
         seen = middle if middle.shape[2] else keys
         if seen.shape[2]:
-            at = torch.linspace(0, seen.shape[2] - 1, min(options.sample, seen.shape[2]))
+            at = torch.linspace(0, seen.shape[2] - 1, min(self._sample, seen.shape[2]))
             sample = (
                 seen[:, :, at.long().to(seen.device)].unflatten(-1, self._parts).transpose(2, 3)
             )
             own = self.centroids[:, slot]  # [L, Hkv, m, C, D / m]
-            own.copy_(centroids(sample, own.shape[3], options.iterations))
+            own.copy_(centroids(sample, own.shape[3], self._iterations))
         self.extend(slot, keys, 0)
 
     def extend(self, slot: int, keys: Tensor, first: int) -> None:
@@ -69,7 +72,7 @@ class QuantizedIndex(KeyIndex):
     def choose(
         self, layer: int, queries: Tensor, keys: Tensor, rows: Candidates, budget: int
     ) -> Tensor:
-        sinks, recent = self._options.sinks, self._options.recent
+        sinks, recent = self._sinks, self._recent
         codes = self.codes[layer, rows.rows, :, : rows.longest]
         # What is chosen anyway takes no part in the softmax.
         mass = self._search.code_mass(

@@ -1,11 +1,28 @@
-"""From settings to the selector that drafts. No torch, so that settings can be refused at once."""
+"""The selectors by name, and the one that drafts under given settings.
+
+No torch, so that settings can be refused at once.
+"""
 
 from __future__ import annotations
 
 from magicdec.engine.config import LOOKUP, DecodeConfig
 from magicdec.engine.errors import require
-from magicdec.engine.plugins import is_ours
-from magicdec.engine.selectors.base import SELECTORS, DynamicSelector, KVSelector
+from magicdec.engine.plugins import Registry, is_ours
+from magicdec.engine.selectors.base import DynamicSelector, KVSelector
+from magicdec.engine.strangers import guarded
+
+SELECTORS: Registry[KVSelector] = Registry(
+    KVSelector,  # type: ignore[type-abstract]
+    package="magicdec.engine.selectors",
+    group="magicdec.selectors",
+    guard=guarded,
+)
+
+
+def chosen_once(name: str) -> bool:
+    """Whether the selector of that name chooses a row's entries once. Raises ConfigError where
+    there is none."""
+    return not issubclass(SELECTORS.load(name), DynamicSelector)
 
 
 def draft_selector(config: DecodeConfig) -> KVSelector:

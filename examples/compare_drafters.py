@@ -31,7 +31,7 @@ from typing import Any
 from magicdec.cli.knobs import KNOBS
 from magicdec.cli.main import run_command_line
 from magicdec.engine.errors import MagicdecError
-from magicdec.engine.selectors.base import SELECTORS
+from magicdec.engine.selection import SELECTORS
 from magicdec.profiles.storage.drafter import Drafter
 from magicdec.profiles.storage.reading import read_profile
 from magicdec.profiles.storage.schema import Cell

@@ -13,7 +13,6 @@ from magicdec.cli.console import TERMINAL
 from magicdec.cli.grid_size import size_line
 from magicdec.cli.knobs import Settings
 from magicdec.cli.progress import Display
-from magicdec.cli.session_api import GIB
 from magicdec.cli.tables import Cell, print_json, print_listing
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.text.documents import read_document
@@ -139,7 +138,7 @@ def open_session(settings: Settings, progress: Progress) -> Session:
         settings.model, device=settings.device, dtype=settings.dtype, kv_dtype=settings.kv_dtype,
         threads=settings.threads, attention=settings.attention, chunk=settings.chunk,
         progress=progress, sync_phases=True,
-        prefill_cache=int(settings.prefill_cache_size * GIB) if settings.prefill_cache else 0,
+        prefill_cache=settings.prefill_cache_bytes,
     )  # fmt: skip
 
 

@@ -24,7 +24,7 @@ FormatOption = Annotated[Format, typer.Option("--format", help="How to write the
 def selectors(format: FormatOption = "table") -> None:
     """List the KV selectors with their options."""
     from magicdec.engine.plugins import option_fields
-    from magicdec.engine.selectors.base import SELECTORS
+    from magicdec.engine.selection import SELECTORS
 
     rows: list[list[Cell]] = []
     for name in SELECTORS.names():

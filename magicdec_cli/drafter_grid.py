@@ -30,7 +30,7 @@ def drafters(
     a budget that a selector cannot work with, and where no combination can be. A selector that
     fails in other ways is listed: whoever runs it says so.
     """
-    from magicdec.engine.selectors.base import chosen_once
+    from magicdec.engine.selection import chosen_once
     from magicdec.profiles.survey.drafter import Drafter
 
     found: dict[tuple[object, ...], Drafter] = {}
@@ -81,7 +81,7 @@ def _selectors(
 ) -> dict[str, tuple[KVSelector | None, dict[str, object]]]:
     """Each made with those of the options that it has; None for one that fails in that."""
     from magicdec.engine.plugins import option_fields
-    from magicdec.engine.selectors.base import SELECTORS
+    from magicdec.engine.selection import SELECTORS
 
     known = {name: {field.name for field in option_fields(SELECTORS.load(name))} for name in names}
     for option in options:

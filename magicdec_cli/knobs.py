@@ -9,10 +9,10 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
 from typing import Any, Literal
 
 from magicdec.cli.knob import Knob
-from magicdec.cli.trees import sibling_rates
 from magicdec.engine.config import (
     LOOKUP,
     MAX_GAMMA,
@@ -20,10 +20,12 @@ from magicdec.engine.config import (
     MAX_TREE_NODES,
     MOST_PENALTY,
     REPETITION,
+    SIBLING_RATES,
     UNDER_SELF,
     DecodeConfig,
     SamplingConfig,
 )
+from magicdec.engine.errors import ConfigError
 from magicdec.engine.gamma.policy import GammaPolicy
 
 AUTO, ADAPTIVE, SCHEDULE = "auto", "adaptive", ".toml"  # what --gamma takes besides a number
@@ -219,7 +221,7 @@ class Settings:
     @property
     def selects(self) -> bool:
         """Whether the draft reads a selection of the cache, so that a budget means something."""
-        from magicdec.engine.selectors.base import SELECTORS
+        from magicdec.engine.selection import SELECTORS
 
         kept = self.draft != LOOKUP and self.draft_kv == "selected"
         return kept and not SELECTORS.load(self.selector).whole
@@ -227,6 +229,11 @@ class Settings:
     @property
     def penalties(self) -> tuple[float, float, float]:
         return self.repetition_penalty, self.presence_penalty, self.frequency_penalty
+
+    @property
+    def prefill_cache_bytes(self) -> int:
+        """How much of the disk prefills may take; 0 keeps none."""
+        return int(self.prefill_cache_size * 2**30) if self.prefill_cache else 0
 
     @property
     def policy(self) -> GammaPolicy:
@@ -266,6 +273,25 @@ class Settings:
                 self.temperature, self.top_k, self.top_p, self.min_p, self.seed, *self.penalties
             ),
         )
+
+
+def sibling_rates(text: str | None) -> tuple[float, ...]:
+    """What --tree-rates says: shares, or @FILE of a run; those of the default model without it.
+
+    Raises ConfigError.
+    """
+    if text is None:
+        return SIBLING_RATES
+    if text.startswith("@"):
+        from magicdec.profiles.measured_siblings import recorded_siblings
+
+        return recorded_siblings(Path(text[1:]))
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise ConfigError(
+            f"tree-rates must be shares such as .8,.4,.2, or @RUN.json, got {text!r}"
+        ) from None
 
 
 def _knobs() -> tuple[Knob, ...]:

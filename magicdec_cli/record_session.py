@@ -24,6 +24,7 @@ from magicdec.engine.errors import ConfigError, MagicdecError, PluginError, requ
 from magicdec.engine.events import Event, PrefillProgress
 from magicdec.engine.gamma.policy import FIXED
 from magicdec.engine.request import Request
+from magicdec.engine.text.documents import digests
 from magicdec.profiles.costs.shapes import ModelShape
 from magicdec.profiles.gamma_names import told_apart
 from magicdec.profiles.storage.conditions import conditions_of
@@ -179,7 +180,7 @@ def record_session(plan: RecordPlan, display: Display) -> int:
         kv_dtype=str(environment["kv_dtype"]),
         documents=tuple(
             Source(last_part(name), None, digest)
-            for name, digest in session_api.digests(documents).items()
+            for name, digest in digests(documents).items()
         ),
         max_new_tokens=plan.base.max_new_tokens,
         conditions=conditions_of(asdict(settings), plan.base.tree_rates),

@@ -83,8 +83,7 @@ def run(
 
 def _check(config: DecodeConfig, compare: bool) -> None:
     """Everything that can be known to fail without a model. Raises ConfigError."""
-    from magicdec.engine.selection import draft_selector
-    from magicdec.engine.selectors.base import SELECTORS
+    from magicdec.engine.selection import SELECTORS, draft_selector
 
     require(
         not compare or config.gamma > 0,

@@ -6,7 +6,6 @@ Importing this module is cheap; what imports torch is imported where it is used.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from magicdec.engine.text.documents import Document
     from magicdec.engine.text.workloads.workload import Workload
     from magicdec.profiles.tuning.verifying import Watch
-
-GIB = 2**30
 
 #: Called with what is being done and the done share of it, None when it cannot be known.
 Progress = Callable[[str, float | None], None]
@@ -187,16 +184,8 @@ def open_engine(
         settings.model, device=settings.device, dtype=settings.dtype, kv_dtype=settings.kv_dtype,
         threads=settings.threads, attention=settings.attention, chunk=settings.chunk,
         progress=progress, sync_phases=settings.sync_phases,
-        prefill_cache=int(settings.prefill_cache_size * GIB) if settings.prefill_cache else 0,
+        prefill_cache=settings.prefill_cache_bytes,
     ), documents  # fmt: skip
-
-
-def digests(documents: Sequence[Document] | Sequence[Workload]) -> dict[str, str]:
-    """By name, the SHA-256 of each text, or of a sample of what is generated."""
-    return {
-        document.name: hashlib.sha256(document.content.encode()).hexdigest()
-        for document in documents
-    }
 
 
 def list_models() -> Sequence[ModelInfo]:

@@ -17,6 +17,7 @@ from magicdec.cli.run_session import run_info
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.events import Event
 from magicdec.engine.report import Recorder, RunReport
+from magicdec.engine.text.documents import digests
 from magicdec.engine.text.workloads.names import require_length
 from magicdec.profiles.calibration_fit import shape_of
 from magicdec.profiles.expected import READ, Pace
@@ -56,7 +57,7 @@ def _survey(outcome: SurveyOutcome, sources: Sequence[str], display: Display) ->
     settings, config = outcome.settings, outcome.config
     require_length(sources, settings.context)
     session, documents = session_api.open_engine(sources, settings, display.loading)
-    outcome.env = {**session.environment(), "documents": session_api.digests(documents)}
+    outcome.env = {**session.environment(), "documents": digests(documents)}
     requests = session.requests(
         documents, context=settings.context, batch=settings.batch, take=settings.take,
         rows=settings.rows, prompt=settings.prompt, raw=settings.raw,

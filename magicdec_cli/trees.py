@@ -1,37 +1,16 @@
-"""The settings of trees: how often siblings are accepted, and the shape made from that."""
+"""The shape of a draft tree, from its settings and this machine's calibration."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from magicdec.engine.config import SIBLING_RATES, DecodeConfig
-from magicdec.engine.errors import ConfigError
+from magicdec.engine.config import DecodeConfig
 
 if TYPE_CHECKING:
     from magicdec.cli.knobs import Settings
     from magicdec.engine.request import Request
-
-
-def sibling_rates(text: str | None) -> tuple[float, ...]:
-    """What --tree-rates says: shares, or @FILE of a run; those of the default model without it.
-
-    Raises ConfigError.
-    """
-    if text is None:
-        return SIBLING_RATES
-    if text.startswith("@"):
-        from magicdec.profiles.measured_siblings import recorded_siblings
-
-        return recorded_siblings(Path(text[1:]))
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise ConfigError(
-            f"tree-rates must be shares such as .8,.4,.2, or @RUN.json, got {text!r}"
-        ) from None
 
 
 def tree_text(settings: Settings) -> str:

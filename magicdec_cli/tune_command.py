@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from magicdec.cli import session_api
 from magicdec.cli.console import TERMINAL
 from magicdec.cli.drafter_grid import drafters
 from magicdec.cli.grid_size import refuse_large
@@ -161,7 +162,7 @@ def tune(
     display = choose_display(quiet)
     before_exit(display.close)
     try:
-        if not finished(lambda: tune_session(outcome, display)):
+        if not finished(lambda: tune_session(outcome, session_api.open_engine, display)):
             outcome.interrupted = True
     finally:
         display.close()

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from magicdec.cli import session_api
 from magicdec.cli.console import TERMINAL
 from magicdec.cli.grid_size import size_line
 from magicdec.cli.knobs import Settings
 from magicdec.cli.progress import Display
 from magicdec.engine.config import DraftWeights
 from magicdec.engine.request import Request
+from magicdec.engine.text.documents import digests
 from magicdec.engine.text.workloads.names import require_length
 from magicdec.profiles.calibrated import Calibration, fingerprint_of
 from magicdec.profiles.calibration import load_calibration
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from magicdec.engine.text.workloads.workload import Workload
     from magicdec.profiles.tuning.tuner import Tuner
     from magicdec.profiles.tuning.verifying import Watch
+
+    Opened = tuple[Session, Sequence[Document] | Sequence[Workload]]
+    OpenEngine = Callable[[Sequence[str], Settings, Watch], Opened]
 
 
 @dataclass(slots=True)
@@ -73,21 +76,20 @@ class TuneOutcome:
         return [*self.warnings, *([] if self.tuner is None else self.tuner.notes)]
 
 
-def tune_session(outcome: TuneOutcome, display: Display) -> None:
-    """Ctrl-C or an error ends it early and marks the outcome."""
+def tune_session(outcome: TuneOutcome, open_engine: OpenEngine, display: Display) -> None:
+    """Ctrl-C or an error ends it early and marks the outcome.
+
+    open_engine: see `session_api.open_engine`, which imports this module.
+    """
     try:
-        _tune(outcome, display)
+        for context in outcome.question.contexts:
+            require_length(outcome.sources, context)
+        opened = open_engine(outcome.sources, outcome.settings, display.loading)
+        tune_opened(outcome, *opened, display.loading, display.note)
     except KeyboardInterrupt:
         outcome.interrupted = True
     except Exception as error:  # raised once what is known has been delivered
         outcome.error = error
-
-
-def _tune(outcome: TuneOutcome, display: Display) -> None:
-    for context in outcome.question.contexts:
-        require_length(outcome.sources, context)
-    opened = session_api.open_engine(outcome.sources, outcome.settings, display.loading)
-    tune_opened(outcome, *opened, display.loading, display.note)
 
 
 def tune_opened(
@@ -102,7 +104,7 @@ def tune_opened(
     from magicdec.profiles.tuning.tuner import Tuner
     from magicdec.profiles.tuning.variants import Policy
 
-    outcome.documents = session_api.digests(documents)
+    outcome.documents = digests(documents)
     outcome.env = {**session.environment(), "documents": outcome.documents}
     changes = outcome.question.changes
     outcome.policies = {c.name: told_apart(c.name) for c in changes if isinstance(c, Policy)}

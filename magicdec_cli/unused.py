@@ -82,6 +82,6 @@ def _idle(values: Values, sources: Sequence[str]) -> Iterator[tuple[Sequence[str
 
 
 def _is_whole(selector: str) -> bool:
-    from magicdec.engine.selectors.base import SELECTORS
+    from magicdec.engine.selection import SELECTORS
 
     return bool(SELECTORS.load(selector).whole)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from magicdec.engine.config import LAYERS
-from magicdec.engine.selectors.base import SELECTORS, Search
+from magicdec.engine.selection import SELECTORS
+from magicdec.engine.selectors.base import Search
 from magicdec.profiles.costs.host import lookup_cost
 from magicdec.profiles.costs.shapes import ModelShape
 from magicdec.profiles.costs.speculation import Drafting

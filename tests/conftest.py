@@ -161,7 +161,7 @@ def decode() -> Any:
     from magicdec.engine.config import DecodeConfig
     from magicdec.engine.engine import Engine
     from magicdec.engine.request import Request
-    from magicdec.kernels.attention import get_backend
+    from magicdec.kernels.backends import get_backend
 
     def run(
         model: Any,

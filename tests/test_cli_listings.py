@@ -14,7 +14,8 @@ import pytest
 
 from magicdec.cli.main import run_command_line
 from magicdec.engine.errors import ModelError
-from magicdec.engine.selectors.base import SELECTORS, KVSelector
+from magicdec.engine.selection import SELECTORS
+from magicdec.engine.selectors.base import KVSelector
 
 
 @dataclass

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from magicdec.cli.knobs import sibling_rates
 from magicdec.cli.main import run_command_line
-from magicdec.cli.trees import sibling_rates
 from magicdec.engine.config import SIBLING_RATES
 from magicdec.engine.errors import ConfigError
 from magicdec.profiles.measured_siblings import recorded_siblings

@@ -10,7 +10,7 @@ from magicdec.engine.errors import ModelError
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.model.spec import ModelSpec
 from magicdec.engine.prefill import prefill
-from magicdec.kernels.attention import backend_names, get_backend
+from magicdec.kernels.backends import backend_names, get_backend
 
 CPU = torch.device("cpu")
 ROPES = {

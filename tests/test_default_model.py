@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from magicdec.engine.config import DecodeConfig
-from magicdec.engine.selectors.base import SELECTORS
+from magicdec.engine.selection import SELECTORS
 from magicdec.engine.session import open_session
 from magicdec.engine.text.documents import read_documents
 

@@ -16,10 +16,10 @@ from magicdec.engine.errors import ConfigError
 from magicdec.engine.prefill import prefill
 from magicdec.engine.request import Request
 from magicdec.engine.row import Row
-from magicdec.engine.selectors.base import SELECTORS
+from magicdec.engine.selection import SELECTORS
 from magicdec.engine.step import speculative_step
 from magicdec.engine.views.dynamic import DynamicView
-from magicdec.kernels.attention import get_backend
+from magicdec.kernels.backends import get_backend
 
 CPU = torch.device("cpu")
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}

@@ -14,7 +14,8 @@ from magicdec.engine.errors import ConfigError, MagicdecError
 from magicdec.engine.key_index import KeyIndex, KeyShape
 from magicdec.engine.memory import forecast
 from magicdec.engine.quantized_index import QuantizedIndex, centroids, nearest
-from magicdec.engine.selectors.base import SELECTORS, DynamicSelector
+from magicdec.engine.selection import SELECTORS
+from magicdec.engine.selectors.base import DynamicSelector
 from magicdec.engine.selectors.pqcache import PQCache
 from magicdec.engine.selectors.quest import Quest
 from magicdec.engine.selectors.reuse import Reuse

@@ -10,8 +10,8 @@ from magicdec.engine.engine import Engine
 from magicdec.engine.lossless import compare
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.request import Request
-from magicdec.engine.selectors.base import SELECTORS
-from magicdec.kernels.attention import get_backend
+from magicdec.engine.selection import SELECTORS
+from magicdec.kernels.backends import get_backend
 
 pytestmark = [
     pytest.mark.gpu,

@@ -11,7 +11,7 @@ from magicdec.engine.config import DecodeConfig, SamplingConfig
 from magicdec.engine.drafter import draft_weights
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.memory import forecast
-from magicdec.engine.selectors.base import SELECTORS
+from magicdec.engine.selection import SELECTORS
 from magicdec.kernels.linear import Int8Linear, fbgemm, int8_unsupported
 
 CPU = torch.device("cpu")

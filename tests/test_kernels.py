@@ -7,7 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magicdec.kernels.attention import AttentionShape, backend_names, get_backend
+from magicdec.kernels.attention import AttentionShape
+from magicdec.kernels.backends import backend_names, get_backend
 from magicdec.kernels.linear import PackedLinear, PlainLinear, make_linear
 
 CPU = torch.device("cpu")

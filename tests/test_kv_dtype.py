@@ -13,8 +13,9 @@ from magicdec.engine.memory import forecast
 from magicdec.engine.picking import pick_kv_dtype
 from magicdec.engine.prefill import prefill
 from magicdec.engine.request import Request
-from magicdec.engine.selectors.base import SELECTORS
-from magicdec.kernels.attention import AttentionShape, backend_names, get_backend
+from magicdec.engine.selection import SELECTORS
+from magicdec.kernels.attention import AttentionShape
+from magicdec.kernels.backends import backend_names, get_backend
 
 CPU = torch.device("cpu")
 BF16 = torch.bfloat16

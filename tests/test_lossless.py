@@ -7,7 +7,7 @@ import functools
 import pytest
 import torch
 
-from magicdec.engine.selectors.base import SELECTORS
+from magicdec.engine.selection import SELECTORS
 
 NEW = 24
 LENGTHS = {1: (50,), 3: (50, 50, 50), 5: (50, 7, 33, 3, 49)}  # by batch; 5 is ragged

@@ -26,7 +26,7 @@ def test_forecast_equals_what_is_allocated(tiny, prompt, decode):
     plan = forecast(model.spec, DecodeConfig(**config), batch=2, context=100, available=0, **SIZE)
     from magicdec.engine.draft_view import make_view
     from magicdec.engine.memory import capacity
-    from magicdec.engine.selectors.base import SELECTORS
+    from magicdec.engine.selection import SELECTORS
 
     engine = decode(
         model, [prompt(100), prompt(50)], capacity=capacity(DecodeConfig(**config), 100), **config

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from magicdec.engine.errors import ConfigError, ModelError
 from magicdec.engine.picking import pick_attention
 from magicdec.kernels import native
-from magicdec.kernels.attention import AttentionShape, get_backend
+from magicdec.kernels.attention import AttentionShape
+from magicdec.kernels.backends import get_backend
 from magicdec.kernels.cpu_attention import BLOCK_QUERIES, CpuAttention
 from magicdec.kernels.native import BuildError
 from magicdec.kernels.reference import ReferenceAttention

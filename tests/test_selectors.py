@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.plugins import installed_plugins
-from magicdec.engine.selectors.base import SELECTORS, DynamicSelector
+from magicdec.engine.selection import SELECTORS
+from magicdec.engine.selectors.base import DynamicSelector
 from magicdec.engine.selectors.h2o import H2O
 from magicdec.engine.selectors.snapkv import SnapKV
 from magicdec.engine.selectors.triforce import TriForce

@@ -18,7 +18,8 @@ from magicdec.engine.errors import AlteredError, ConfigError, PluginError
 from magicdec.engine.exact_index import ExactIndex
 from magicdec.engine.key_index import KeyIndex
 from magicdec.engine.seal import KeySeal
-from magicdec.engine.selectors.base import SELECTORS, DynamicSelector, KVSelector, Search
+from magicdec.engine.selection import SELECTORS
+from magicdec.engine.selectors.base import DynamicSelector, KVSelector, Search
 from magicdec.engine.watched_index import fixed
 from magicdec.profiles.storage.reading import read_profile
 

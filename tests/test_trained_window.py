@@ -10,7 +10,7 @@ import pytest
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.draft_room import DraftRoom
 from magicdec.engine.model.spec import ModelSpec
-from magicdec.engine.selectors.base import SELECTORS
+from magicdec.engine.selection import SELECTORS
 from magicdec.engine.session import open_session
 from magicdec.engine.text.documents import Document
 from magicdec.profiles.costs.model_file import read_config

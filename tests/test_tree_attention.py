@@ -7,7 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magicdec.kernels.attention import AttentionShape, get_backend
+from magicdec.kernels.attention import AttentionShape
+from magicdec.kernels.backends import get_backend
 from magicdec.kernels.cpu_attention import BLOCK_QUERIES
 from magicdec.kernels.reference import ReferenceAttention
 

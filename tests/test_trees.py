@@ -15,11 +15,12 @@ from magicdec.engine.prefill import prefill
 from magicdec.engine.report import Recorder
 from magicdec.engine.request import Request
 from magicdec.engine.row import Row
-from magicdec.engine.selectors.base import SELECTORS, DynamicSelector
+from magicdec.engine.selection import SELECTORS
+from magicdec.engine.selectors.base import DynamicSelector
 from magicdec.engine.step import speculative_step
 from magicdec.engine.trees.making import make_tree_rule
 from magicdec.engine.trees.specexec import SpecExec
-from magicdec.kernels.attention import get_backend
+from magicdec.kernels.backends import get_backend
 
 CPU = torch.device("cpu")
 NEW = 24

@@ -15,7 +15,7 @@ from magicdec.engine.lossless import compare
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.request import Request
 from magicdec.engine.verdict import first_difference
-from magicdec.kernels.attention import get_backend
+from magicdec.kernels.backends import get_backend
 
 CPU = torch.device("cpu")
 

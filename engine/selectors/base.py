@@ -9,8 +9,6 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from magicdec.engine.plugins import Registry
-
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -143,23 +141,3 @@ class DynamicSelector(KVSelector):
         last = queries[:, -1].reshape(1, heads, -1, dim)
         chosen = index.choose(0, last, keys[None], row, budget)[0]
         return chosen[:, : self.width(length, budget)].sort(dim=1).values
-
-
-def _guarded(kind: type[KVSelector]) -> type[KVSelector]:
-    from magicdec.engine.strangers import guarded
-
-    return guarded(kind)
-
-
-SELECTORS: Registry[KVSelector] = Registry(
-    KVSelector,  # type: ignore[type-abstract]
-    package="magicdec.engine.selectors",
-    group="magicdec.selectors",
-    guard=_guarded,
-)
-
-
-def chosen_once(name: str) -> bool:
-    """Whether the selector of that name chooses a row's entries once. Raises ConfigError where
-    there is none."""
-    return not issubclass(SELECTORS.load(name), DynamicSelector)

@@ -46,7 +46,10 @@ class PQCache(DynamicSelector):
             f"m={self.m} does not divide the model's head dimension of {shape.head_dim}; "
             "give a power of 2, such as m=2",
         )
-        return QuantizedIndex(self, shape)
+        return QuantizedIndex(
+            shape, parts=self.m, bits=self.bits, iterations=self.iterations, sample=self.sample,
+            sinks=self.sinks, recent=self.recent,
+        )  # fmt: skip
 
     def search(self, head_dim: int = 128, element_size: int = 2) -> Search:
         codes = self.m / (2 * head_dim * element_size)  # a byte each

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import codecs
+import hashlib
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from magicdec.engine.bounded import LONGEST_PATH, read_bounded, read_stream
 from magicdec.engine.errors import ConfigError, require
@@ -43,6 +44,23 @@ class Document:
     def content(self) -> str:
         """What tells it from another document of its name."""
         return self.text
+
+
+class Named(Protocol):
+    """A document, or texts that are generated."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def content(self) -> str:
+        """What tells it from another of its name."""
+        ...
+
+
+def digests(documents: Iterable[Named]) -> dict[str, str]:
+    """By name, the SHA-256 of each text, or of a sample of what is generated."""
+    return {each.name: hashlib.sha256(each.content.encode()).hexdigest() for each in documents}
 
 
 def read_documents(sources: Sequence[str], *, stdin: BinaryIO | None = None) -> list[Document]:

@@ -12,7 +12,7 @@ from magicdec.cli.tui.screens.dialogs import LineDialog
 from magicdec.cli.tui.screens.main import MainScreen
 from magicdec.cli.tui.stepping import TuiKnob, around
 from magicdec.engine.errors import ConfigError, require
-from magicdec.engine.selectors.base import SELECTORS
+from magicdec.engine.selection import SELECTORS
 from magicdec.profiles.sweep import sweep
 
 MOST_RUNS = 50  # of one sweep

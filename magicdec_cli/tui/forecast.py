@@ -226,7 +226,7 @@ def _is_own(draft: str) -> bool:
 
 
 def _sees_all(selector: str) -> bool:
-    from magicdec.engine.selectors.base import SELECTORS
+    from magicdec.engine.selection import SELECTORS
 
     try:
         return bool(SELECTORS.load(selector).whole)

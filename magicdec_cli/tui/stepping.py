@@ -14,8 +14,7 @@ from magicdec.cli.settings import gamma_of
 from magicdec.engine.config import LAYERS, LOOKUP, SELF, UNDER_SELF
 from magicdec.engine.errors import ConfigError, PluginError
 from magicdec.engine.gamma.policy import FIXED
-from magicdec.engine.selection import draft_selector
-from magicdec.engine.selectors.base import SELECTORS
+from magicdec.engine.selection import SELECTORS, draft_selector
 
 #: Those that come first. Whatever else has a label in the knob table follows.
 ORDER = (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from magicdec.cli.knobs import Settings
 from magicdec.engine.report import Tally
-from magicdec.engine.selectors.base import chosen_once
+from magicdec.engine.selection import chosen_once
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from magicdec.kernels.attention import AttentionPlan, AttentionShape, get_backend
+from magicdec.kernels.attention import AttentionPlan, AttentionShape
+from magicdec.kernels.backends import get_backend
 from magicdec.profiles.bench.machine import Machine, seconds
 from magicdec.profiles.bench.measurement import Measurement, over_floor
 

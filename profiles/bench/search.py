@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from magicdec.kernels.attention import get_backend
+from magicdec.kernels.backends import get_backend
 from magicdec.kernels.candidates import Candidates
 from magicdec.kernels.search import KeySearch
 from magicdec.profiles.bench.attention import CPU, DIM, HEADS, KV_HEADS, POOL_BYTES, STORED

@@ -20,7 +20,7 @@ from magicdec.engine.memory import capacity
 from magicdec.engine.prefill import prefill
 from magicdec.engine.request import Request
 from magicdec.engine.row import Row
-from magicdec.engine.selectors.base import SELECTORS
+from magicdec.engine.selection import SELECTORS
 from magicdec.engine.session import Session
 from magicdec.engine.step import speculative_step
 from magicdec.profiles.bench.rows import STAGGER

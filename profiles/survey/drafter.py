@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from magicdec.engine.config import SELF, DecodeConfig
 from magicdec.engine.errors import PluginError
-from magicdec.engine.selectors.base import SELECTORS, KVSelector
+from magicdec.engine.selection import SELECTORS
+from magicdec.engine.selectors.base import KVSelector
 from magicdec.profiles.storage import drafter as storage
 from magicdec.profiles.storage.drafter import FULL, NO_TREE, drafting, way
 from magicdec.profiles.storage.header import Scalar

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from magicdec.engine.config import LOOKUP, SELF
-from magicdec.engine.selectors.base import chosen_once
+from magicdec.engine.selection import chosen_once
 from magicdec.profiles.gamma_names import policy_of
 from magicdec.profiles.storage.drafter import kind_of
 from magicdec.profiles.tuning.candidate import Candidate, Place

@@ -20,9 +20,9 @@ from magicdec.engine.prefill import prefill
 from magicdec.engine.request import Request
 from magicdec.engine.row import Row
 from magicdec.engine.sampling import distribution
-from magicdec.engine.selectors.base import SELECTORS
+from magicdec.engine.selection import SELECTORS
 from magicdec.engine.step import speculative_step
-from magicdec.kernels.attention import get_backend
+from magicdec.kernels.backends import get_backend
 
 CPU = torch.device("cpu")
 INNER = ["lookup", "layers:1", "other"]

@@ -23,7 +23,7 @@ from magicdec.engine.prefill import prefill
 from magicdec.engine.report import Recorder
 from magicdec.engine.request import Request
 from magicdec.engine.row import Row
-from magicdec.kernels.attention import get_backend
+from magicdec.kernels.backends import get_backend
 
 NEW = 24
 RAGGED = (50, 1, 33, 2, 49)

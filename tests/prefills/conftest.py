@@ -12,7 +12,7 @@ import torch
 from magicdec.engine.cache import KVCache
 from magicdec.engine.prefill import prefill
 from magicdec.engine.prefill_store import PrefillStore
-from magicdec.kernels.attention import get_backend
+from magicdec.kernels.backends import get_backend
 
 
 @pytest.fixture(autouse=True)

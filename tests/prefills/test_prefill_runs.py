@@ -13,7 +13,7 @@ from magicdec.engine.events import GammaChosen, PrefillProgress, RunFinished, St
 from magicdec.engine.loading.checkpoint import Checkpoint
 from magicdec.engine.request import Request
 from magicdec.engine.session import Session
-from magicdec.kernels.attention import get_backend
+from magicdec.kernels.backends import get_backend
 
 CPU = torch.device("cpu")
 

@@ -9,7 +9,7 @@ from magicdec.engine.config import DecodeConfig, SamplingConfig
 from magicdec.engine.engine import Engine
 from magicdec.engine.report import Recorder
 from magicdec.engine.request import Request
-from magicdec.kernels.attention import get_backend
+from magicdec.kernels.backends import get_backend
 from magicdec.profiles.survey.drafter import Drafter
 from magicdec.profiles.survey.replay import pooled
 from magicdec.profiles.survey.surveying import Survey

@@ -14,7 +14,7 @@ from magicdec.engine.errors import ConfigError
 from magicdec.engine.report import Recorder
 from magicdec.engine.request import Request
 from magicdec.engine.selectors.snapkv import SnapKV
-from magicdec.kernels.attention import get_backend
+from magicdec.kernels.backends import get_backend
 from magicdec.profiles.survey.drafter import Drafter
 from magicdec.profiles.survey.record import estimates, survey_record
 from magicdec.profiles.survey.replay import pooled

@@ -10,8 +10,8 @@ from magicdec.engine.config import SamplingConfig
 from magicdec.engine.draft_view import make_view
 from magicdec.engine.prefill import prefill
 from magicdec.engine.request import Request
-from magicdec.engine.selectors.base import SELECTORS
-from magicdec.kernels.attention import get_backend
+from magicdec.engine.selection import SELECTORS
+from magicdec.kernels.backends import get_backend
 from magicdec.profiles.survey.forced import chances
 from magicdec.profiles.survey.reading import SteppingReader, TargetReader
 from magicdec.profiles.survey.trace import TracedRow

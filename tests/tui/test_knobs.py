@@ -15,7 +15,7 @@ from textual.pilot import Pilot
 from magicdec.cli.knobs import KNOBS
 from magicdec.cli.tui.app import TuningApp
 from magicdec.cli.tui.stepping import tui_knobs
-from magicdec.engine.selectors.base import SELECTORS
+from magicdec.engine.selection import SELECTORS
 
 Size = tuple[int, int]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar, Protocol, cast
 
 from rich.text import Text
 from textual.widget import Widget
@@ -12,8 +12,12 @@ from textual.widget import Widget
 from magicdec.cli.console import Symbols
 from magicdec.cli.tui.view import View
 
-if TYPE_CHECKING:
-    from magicdec.cli.tui.app import TuningApp
+
+class Styled(Protocol):
+    """What a panel asks of the app: the symbols that this terminal can show."""
+
+    @property
+    def look(self) -> Symbols: ...
 
 
 class Framed(Widget):
@@ -42,7 +46,7 @@ class Framed(Widget):
 
     @property
     def look(self) -> Symbols:
-        return cast("TuningApp", self.app).look
+        return cast(Styled, self.app).look
 
     @abstractmethod
     def show(self, view: View) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar, cast
 
 from rich.text import Text
 from textual import events
@@ -10,10 +10,8 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widget import Widget
 
+from magicdec.cli.tui.panels.base import Styled
 from magicdec.cli.tui.stepping import TuiKnob
-
-if TYPE_CHECKING:
-    from magicdec.cli.tui.app import TuningApp
 
 LONGEST = 12  # characters that may be typed
 
@@ -95,7 +93,7 @@ class KnobField(Widget, can_focus=True):
 
     @property
     def _plain(self) -> bool:
-        return cast("TuningApp", self.app).look.rule == "-"
+        return cast(Styled, self.app).look.rule == "-"
 
     def action_edit(self) -> None:
         if self.knob.numeric and self._typed is None:

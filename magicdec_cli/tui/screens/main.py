@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, cast
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Protocol, cast
 
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 
+from magicdec.cli.tui.controller import Controller
 from magicdec.cli.tui.panels.acceptance import AcceptancePanel
+from magicdec.cli.tui.panels.base import Framed, Styled
 from magicdec.cli.tui.panels.curve import Curve, CurvePanel
 from magicdec.cli.tui.panels.keys import KeyLine
 from magicdec.cli.tui.panels.knob_field import KnobField
@@ -28,11 +30,24 @@ from magicdec.cli.tui.stepping import OFFERS, Change, TuiKnob, draft_ways, tui_k
 from magicdec.cli.tui.view import View, Viewer
 from magicdec.engine.errors import ConfigError
 
-if TYPE_CHECKING:
-    from magicdec.cli.tui.app import TuningApp
-
 INTERVAL = 0.2  # seconds between two views while a run goes on
 FIRST_KNOB = "budget"
+
+
+class Host(Styled, Protocol):
+    """What this screen asks of the app."""
+
+    @property
+    def controller(self) -> Controller: ...
+    @property
+    def demo(self) -> bool: ...
+    def tell(self, title: str, text: str) -> None:
+        """A note that goes away by itself."""
+
+    def offer(self, knob: TuiKnob, put: Callable[[Change], None]) -> None:
+        """A list of the knob's values."""
+
+    def help_on(self, panel: Framed | None, panels: Sequence[Framed]) -> None: ...
 
 
 class MainScreen(Staged):
@@ -69,8 +84,8 @@ class MainScreen(Staged):
         self.view: View | None = None
 
     @property
-    def tuner(self) -> TuningApp:
-        return cast("TuningApp", self.app)
+    def tuner(self) -> Host:
+        return cast(Host, self.app)
 
     def compose(self) -> ComposeResult:
         tuner = self.tuner
