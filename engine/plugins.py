@@ -35,6 +35,18 @@ def failures_named(what: str) -> Iterator[None]:
         raise PluginError(f"{what}: {reason_of(error)}") from error
 
 
+@contextmanager
+def selector_failures(selector: str, where: str) -> Iterator[None]:
+    """The same for a call of a selector; what it refuses on purpose is named, too."""
+    try:
+        with failures_named(f"selector {selector} failed in {where}"):
+            yield
+    except ConfigError as error:
+        if selector in str(error):
+            raise
+        raise ConfigError(f"selector {selector}: {error}") from error
+
+
 def reason_of(error: BaseException) -> str:
     """On one line, also where the error cannot be shown itself."""
     try:

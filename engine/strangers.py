@@ -11,13 +11,12 @@ import functools
 import inspect
 import math
 import types
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
 
-from magicdec.engine import plugins
-from magicdec.engine.errors import ConfigError, PluginError
+from magicdec.engine.errors import PluginError
+from magicdec.engine.plugins import selector_failures
 from magicdec.engine.selectors.base import DynamicSelector, KVSelector, Search
 
 if TYPE_CHECKING:
@@ -44,23 +43,11 @@ def guarded(kind: type[KVSelector]) -> type[KVSelector]:
     return types.new_class(kind.__name__, (kind,), exec_body=lambda space: space.update(members))
 
 
-@contextmanager
-def failures_named(selector: str, where: str) -> Iterator[None]:
-    """What a selector refuses on purpose is named, too."""
-    try:
-        with plugins.failures_named(f"selector {selector} failed in {where}"):
-            yield
-    except ConfigError as error:
-        if selector in str(error):
-            raise
-        raise ConfigError(f"selector {selector}: {error}") from error
-
-
 def _init(kind: type[KVSelector]) -> Callable[..., None]:
     original = kind.__init__
 
     def made(self: KVSelector, *given: object, **named: object) -> None:
-        with failures_named(kind.__name__, "__init__"):
+        with selector_failures(kind.__name__, "__init__"):
             original(self, *given, **named)
         for name in NUMBERS:  # those that are no properties: fields, or the class's own
             if not isinstance(inspect.getattr_static(kind, name, 0), property):
@@ -74,7 +61,7 @@ def _select(kind: type[KVSelector]) -> Callable[..., Tensor]:
     original = kind.select
 
     def select(self: KVSelector, keys: Tensor, queries: Tensor, budget: int) -> Tensor:
-        with failures_named(kind.__name__, "select"):
+        with selector_failures(kind.__name__, "select"):
             return original(self, keys.clone(), queries.clone(), budget)
 
     return select
@@ -87,7 +74,7 @@ def _index(kind: type[DynamicSelector]) -> Callable[..., KeyIndex]:
         from magicdec.engine.key_index import KeyIndex
         from magicdec.engine.watched_index import WatchedIndex
 
-        with failures_named(kind.__name__, "index"):
+        with selector_failures(kind.__name__, "index"):
             made: object = original(self, shape)
         if not isinstance(made, KeyIndex):
             raise PluginError(
@@ -103,7 +90,7 @@ Check = Callable[..., str]
 
 def _checked(name: str, original: Callable[..., Any], check: Check) -> Callable[..., Any]:
     def call(self: KVSelector, *given: Any, **named: Any) -> Any:
-        with failures_named(type(self).__name__, name):
+        with selector_failures(type(self).__name__, name):
             found = original(self, *given, **named)
         _hold(self, name, found, check(self, found, *given, *named.values()))
         return found

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from magicdec.engine.errors import AlteredError
 from magicdec.engine.key_index import KeyIndex
-from magicdec.engine.strangers import failures_named
+from magicdec.engine.plugins import selector_failures
 from magicdec.kernels.candidates import Candidates
 
 #: By element size: what every memory can be seen as.
@@ -39,19 +39,19 @@ class WatchedIndex(KeyIndex):
             return self._index.choose(layer, queries, keys, rows, budget)
 
     def tensors(self) -> list[Tensor]:
-        with failures_named(self._selector, "tensors"):
+        with selector_failures(self._selector, "tensors"):
             return self._index.tensors()
 
     @property
     def nbytes(self) -> int:
-        with failures_named(self._selector, "nbytes"):
+        with selector_failures(self._selector, "nbytes"):
             return self._index.nbytes
 
     @contextmanager
     def _watching(self, keys: Tensor, where: str) -> Iterator[None]:
         before = 0 if keys.is_inference() else keys._version
         try:
-            with failures_named(self._selector, where):
+            with selector_failures(self._selector, where):
                 yield
         finally:
             if not keys.is_inference() and keys._version != before:

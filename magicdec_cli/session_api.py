@@ -18,6 +18,7 @@ from magicdec.engine.errors import MagicdecError
 from magicdec.engine.events import Event
 from magicdec.engine.report import RunReport
 from magicdec.engine.request import Request
+from magicdec.engine.text.documents import digests
 from magicdec.engine.verdict import Losslessness
 from magicdec.profiles.costs.shapes import ModelShape
 
