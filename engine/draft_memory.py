@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 import torch
 
 from magicdec.engine.cache import KEPT_QUERIES
-from magicdec.engine.config import LOOKUP, DecodeConfig
+from magicdec.engine.config import DecodeConfig
 from magicdec.engine.draft_room import DraftRoom
+from magicdec.engine.draft_spec import LOOKUP
 from magicdec.engine.draft_view import view_capacity
 from magicdec.engine.drafter import draft_weights
 from magicdec.engine.key_index import KeyShape
@@ -52,9 +53,9 @@ def draft_need(
             kept + room.full_rows * observed * query_bytes(draft, size),
         )
         capacity = room.full
-    if draft is None or config.inner is not None:  # the target's own layers draft, too
-        spec, layers = target, config.draft_layers
-        if layers is not None and config.inner is None:
+    if draft is None or config.who.cascades:  # the target's own layers draft, too
+        spec, layers = target, config.who.layers
+        if layers is not None and not config.who.cascades:
             spec = replace(target, layers=layers, windows=target.windows[:layers])
         entries = view_capacity(
             selector, budget=config.budget, context=context, growth=config.max_new_tokens,

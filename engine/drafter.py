@@ -12,7 +12,8 @@ from torch import Tensor
 from magicdec.engine.acceptance import Proposal, Rule
 from magicdec.engine.cache import Observer
 from magicdec.engine.confidence import Confidence
-from magicdec.engine.config import LOOKUP, DecodeConfig, DraftWeights
+from magicdec.engine.config import DecodeConfig, DraftWeights
+from magicdec.engine.draft_spec import LOOKUP
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.finiteness import Watched, rounding
 from magicdec.engine.model.decoder import Decoder
@@ -182,7 +183,7 @@ def draft_weights(config: DecodeConfig, device: torch.device, dtype: torch.dtype
     """
     if config.gamma == 0 or config.draft == LOOKUP or config.draft_weights == "same":
         return "same"
-    control = config.drafts_itself and draft_selector(config).whole
+    control = config.who.kind in ("self", "cascade") and draft_selector(config).whole
     if config.draft_weights == "auto" and (control or not config.sampling.greedy):
         return "same"
     reason = int8_unsupported(device, dtype)

@@ -14,17 +14,16 @@ from typing import Any, Literal
 
 from magicdec.cli.knob import Knob
 from magicdec.engine.config import (
-    LOOKUP,
     MAX_GAMMA,
     MAX_SEED,
     MAX_TREE_NODES,
     MOST_PENALTY,
     REPETITION,
     SIBLING_RATES,
-    UNDER_SELF,
     DecodeConfig,
     SamplingConfig,
 )
+from magicdec.engine.draft_spec import LOOKUP, who_is
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.gamma.policy import GammaPolicy
 
@@ -244,7 +243,7 @@ class Settings:
 
     @property
     def cascades(self) -> bool:
-        return self.draft.endswith(UNDER_SELF)
+        return who_is(self.draft).cascades
 
     @property
     def predictable(self) -> bool:

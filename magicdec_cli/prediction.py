@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from magicdec.cli.knobs import Settings
+from magicdec.engine.draft_spec import FULL, DraftSpec, who_is
 from magicdec.engine.errors import MagicdecError
 from magicdec.engine.report import RunReport
 from magicdec.engine.request import Request
@@ -27,7 +28,6 @@ from magicdec.profiles.run_prediction import (
     observed,
     predict_run,
 )
-from magicdec.profiles.storage.drafter import FULL, Drafter
 
 HINT = "no calibration of {model} here: `magicdec calibrate` would let runs be predicted"
 
@@ -102,7 +102,7 @@ def forecast(
     if calibration is None:
         return None, why_not
     model = None
-    if settings.decode_config().draft_model is not None:
+    if who_is(settings.draft).model is not None:
         try:
             model = find_model(settings.draft)
         except MagicdecError:
@@ -132,10 +132,10 @@ def work_of(
     )
 
 
-def drafter_of(settings: Settings, weights: str) -> Drafter:
+def drafter_of(settings: Settings, weights: str) -> DraftSpec:
     """As profiles name it; weights: those that draft."""
     options = [(name, str(value)) for name, value in sorted(settings.selector_option.items())]
-    return Drafter(
+    return DraftSpec(
         settings.selector, tuple(options), settings.budget, settings.temperature, weights,
         settings.draft, "selected" if settings.selects else FULL,
     )  # fmt: skip

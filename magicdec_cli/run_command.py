@@ -10,7 +10,8 @@ import typer
 from magicdec.cli.console import TERMINAL, one_line
 from magicdec.cli.interrupts import INTERRUPTED, before_exit, finished
 from magicdec.cli.unused import refuse_unused
-from magicdec.engine.config import LOOKUP, DecodeConfig
+from magicdec.engine.config import DecodeConfig
+from magicdec.engine.draft_spec import LOOKUP
 from magicdec.engine.errors import MagicdecError, WrongWeightsError, require
 
 

@@ -10,7 +10,7 @@ from magicdec.cli.knobs import Settings
 from magicdec.cli.tui.acceptances import Book
 from magicdec.cli.tui.messages import Ready
 from magicdec.cli.tui.taken import Price, Taken
-from magicdec.engine.config import LAYERS, LOOKUP, SELF
+from magicdec.engine.draft_spec import LOOKUP, who_is
 from magicdec.engine.errors import MagicdecError
 from magicdec.engine.report import Tally
 
@@ -76,7 +76,7 @@ class Forecaster:
             return "plain decoding: nothing is drafted"
         if not settings.predictable:
             return f"measured only: the cost model does not price {_unpriced(settings)}"
-        if not _is_own(settings.draft):
+        if who_is(settings.draft).kind not in ("self", "layers"):
             return "no preview: costs are known of the model's own layers drafting"
         return ""
 
@@ -156,7 +156,7 @@ class Forecaster:
     def memory(self, settings: Settings, context: int | None = None) -> float | None:
         """Bytes of weights and caches; what a pass needs besides is not in it."""
         context = context or settings.context
-        if self.ready is None or context is None or settings.decode_config().draft_model:
+        if self.ready is None or context is None or who_is(settings.draft).model:
             return None
         shape, weights = self.ready.shape, self.weights(settings)
         size = shape.stored * self._bytes("dtype") + shape.streamed * (weights == "int8")
@@ -219,10 +219,6 @@ def _unpriced(settings: Settings) -> str:
     if settings.tree != "none":
         return "trees"
     return "cascades" if settings.cascades else f"γ {settings.gamma_policy}"
-
-
-def _is_own(draft: str) -> bool:
-    return draft == SELF or draft.startswith(LAYERS)
 
 
 def _sees_all(selector: str) -> bool:
