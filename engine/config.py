@@ -187,6 +187,11 @@ class DecodeConfig:
         require(all(self.stop), "a stop string is empty; leave --stop out for none")
 
     @property
+    def reads_cache(self) -> bool:
+        """Whether drafts are made from K/V: neither plain decoding's none nor lookup's are."""
+        return self.gamma > 0 and self.draft != LOOKUP
+
+    @property
     def drafts_trees(self) -> bool:
         return self.tree != "none" and self.gamma > 0
 

@@ -9,7 +9,6 @@ import torch
 from magicdec.engine.cache import KEPT_QUERIES
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.draft_room import DraftRoom
-from magicdec.engine.draft_spec import LOOKUP
 from magicdec.engine.draft_view import view_capacity
 from magicdec.engine.drafter import draft_weights
 from magicdec.engine.key_index import KeyShape
@@ -38,7 +37,7 @@ def draft_need(
     target's cache. Follows `drafting.make_drafter`."""
     size = dtype.itemsize
     kept = batch * min(KEPT_QUERIES, context) * query_bytes(target, size)  # whatever drafts
-    if config.gamma == 0 or config.draft == LOOKUP:
+    if not config.reads_cache:
         return DraftNeed(queries=kept)
     selector = draft_selector(config)
     int8 = draft_weights(config, device, dtype) == "int8"

@@ -41,7 +41,7 @@ class Who:
     @property
     def short(self) -> str:
         """Of a model without its folders, for tables."""
-        return last_part(self.first) + self._under
+        return last_part(self.first.removesuffix("/.")) + self._under
 
     @property
     def stored(self) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from magicdec.engine.config import DecodeConfig
-from magicdec.engine.draft_spec import FULL, LOOKUP, DraftSpec
+from magicdec.engine.draft_spec import FULL, DraftSpec
 from magicdec.engine.errors import PluginError, require
 from magicdec.engine.plugins import Registry, is_ours
 from magicdec.engine.selectors.base import DynamicSelector, KVSelector
@@ -65,7 +65,7 @@ def draft_selector(config: DecodeConfig) -> KVSelector:
 def watched_selector(config: DecodeConfig) -> str | None:
     """The name of a stranger's selector that is shown the live keys again and again; None where
     nobody is. Raises ConfigError."""
-    if config.gamma == 0 or config.draft == LOOKUP:
+    if not config.reads_cache:
         return None
     kind = type(draft_selector(config))
     shown = issubclass(kind, DynamicSelector) and not is_ours(kind)

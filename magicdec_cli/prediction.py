@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from magicdec.cli.knobs import Settings
-from magicdec.engine.draft_spec import FULL, DraftSpec, who_is
 from magicdec.engine.errors import MagicdecError
 from magicdec.engine.report import RunReport
 from magicdec.engine.request import Request
@@ -102,7 +101,7 @@ def forecast(
     if calibration is None:
         return None, why_not
     model = None
-    if who_is(settings.draft).model is not None:
+    if settings.who.model is not None:
         try:
             model = find_model(settings.draft)
         except MagicdecError:
@@ -126,19 +125,10 @@ def work_of(
     model: ModelShape | None = None,
 ) -> Work:  # fmt: skip
     """A run, as the cost model needs it. model: the draft model's sizes, if another one drafts."""
-    drafter = drafter_of(settings, str(env.get("draft_weights", "same")))
+    drafter = settings.spec(str(env.get("draft_weights", "same")))
     return Work.of(
         drafter, settings.gamma, requests, settings.batch, settings.max_new_tokens, model
     )
-
-
-def drafter_of(settings: Settings, weights: str) -> DraftSpec:
-    """As profiles name it; weights: those that draft."""
-    options = [(name, str(value)) for name, value in sorted(settings.selector_option.items())]
-    return DraftSpec(
-        settings.selector, tuple(options), settings.budget, settings.temperature, weights,
-        settings.draft, "selected" if settings.selects else FULL,
-    )  # fmt: skip
 
 
 def usable_calibration(

@@ -14,7 +14,7 @@ from magicdec.cli.live_state import PLAIN, SPECULATIVE, LiveState, RunInfo
 from magicdec.cli.progress import Display
 from magicdec.cli.trees import tree_text, with_shape
 from magicdec.engine.config import DecodeConfig
-from magicdec.engine.draft_spec import FULL, who_is
+from magicdec.engine.draft_spec import FULL
 from magicdec.engine.events import RowStarted
 from magicdec.engine.gamma.policy import FIXED, GammaPolicy
 from magicdec.engine.harmless import clean
@@ -196,7 +196,7 @@ def penalties_text(settings: Settings) -> str:
 
 def _drafter(settings: Settings) -> str:
     """Who drafts over what, in a few words."""
-    who = who_is(settings.draft)
+    who = settings.who
     if who.kind == "lookup":
         return who.name
     kept = FULL if settings.draft_kv == FULL else settings.selector.rpartition(":")[2]

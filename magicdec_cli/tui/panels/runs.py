@@ -16,7 +16,7 @@ from magicdec.cli.trees import tree_text
 from magicdec.cli.tui.panels.base import Framed
 from magicdec.cli.tui.panels.speedup import lossless_mark, short_acceptance
 from magicdec.cli.tui.view import RunView, View
-from magicdec.engine.draft_spec import LOOKUP, who_is
+from magicdec.engine.draft_spec import LOOKUP
 from magicdec.engine.gamma.policy import FIXED
 
 Sort = Callable[[RunView], Any]
@@ -191,7 +191,7 @@ class RunsPanel(Framed):
 
 def drafter(settings: Settings) -> str:
     """Who drafts, or over which selection the model does so itself, and the tree."""
-    who = who_is(settings.draft)
+    who = settings.who
     name = settings.selector.rpartition(":")[2] if who.kind == "self" else who.short
     return f"{name} {tree_text(settings)}".strip()
 
