@@ -14,8 +14,8 @@ from magicdec.cli.gamma_view import cell_gamma
 from magicdec.cli.heatmap import color, ink
 from magicdec.cli.number_lines import PHASE_STYLES, ratio_text
 from magicdec.cli.plots import curves
+from magicdec.engine.draft_spec import DraftSpec
 from magicdec.profiles.export.acceptance import PooledAcceptance, pool
-from magicdec.profiles.storage.drafter import Drafter
 from magicdec.profiles.storage.schema import Cell, Profile, StepTimes
 
 MOST_LINES = 12
@@ -69,7 +69,7 @@ def _speedup_cell(cell: Cell, look: Symbols) -> Text:
 
 def acceptance_curve(profile: Profile, width: int, look: Symbols) -> list[Text] | None:
     """Acceptance of the first draft position by budget: it does not depend on γ."""
-    by_drafter: dict[Drafter, list[Cell]] = defaultdict(list)
+    by_drafter: dict[DraftSpec, list[Cell]] = defaultdict(list)
     for cell in profile.finished:
         if cell.drafted:
             by_drafter[cell.key.drafter].append(cell)
@@ -89,13 +89,13 @@ def acceptance_curve(profile: Profile, width: int, look: Symbols) -> list[Text] 
     return drawn
 
 
-def _rates(drafter: Drafter, pooled: PooledAcceptance) -> tuple[float, ...]:
+def _rates(drafter: DraftSpec, pooled: PooledAcceptance) -> tuple[float, ...]:
     return pooled.rates if drafter.fixed else pooled.shares
 
 
 def position_bars(profile: Profile, width: int, look: Symbols) -> list[Text] | None:
     """Acceptance by position of every drafter, unconditional, pooled over batch, context and γ."""
-    by_drafter: dict[Drafter, list[Cell]] = defaultdict(list)
+    by_drafter: dict[DraftSpec, list[Cell]] = defaultdict(list)
     for cell in profile.finished:
         if cell.drafted:
             by_drafter[cell.key.drafter].append(cell)

@@ -33,10 +33,8 @@ class CalibratedPrices:
         return self._known[place]
 
     def prepare(self, context: float) -> float:
-        drafter = self.work.drafter
-        if drafter.selector is None or drafter.budget is None:
-            return 0.0
-        selection = self.calibration.selection(drafter.selector)
+        chooser = self.work.drafter.chooser
+        selection = None if chooser is None else self.calibration.selection(chooser)
         return 0.0 if selection is None else selection.seconds(context)
 
     def _costs(self, rows: int, context: float, gamma: int) -> StepCosts:

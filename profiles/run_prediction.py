@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from magicdec.engine.draft_spec import DraftSpec
 from magicdec.engine.report import Tally
 from magicdec.engine.request import Request
 from magicdec.profiles.calibrated import Calibration
@@ -22,7 +23,6 @@ from magicdec.profiles.costs.speculation import (
     tokens_per_step_of,
 )
 from magicdec.profiles.drafter_costs import Row, drafting_of
-from magicdec.profiles.storage.drafter import Drafter
 
 REPLAYS = 48
 Rates = tuple[float, ...]
@@ -36,12 +36,12 @@ class Work:
     contexts: tuple[int, ...]  # prompt tokens of each row
     new_tokens: tuple[int, ...]
     gamma: int
-    drafter: Drafter
+    drafter: DraftSpec
     model: ModelShape | None = None  # the draft model's sizes, where another model drafts
 
     @classmethod
     def of(
-        cls, drafter: Drafter, gamma: int, requests: Sequence[Request], batch: int,
+        cls, drafter: DraftSpec, gamma: int, requests: Sequence[Request], batch: int,
         new_tokens: int, model: ModelShape | None = None,
     ) -> Work:  # fmt: skip
         """Of those rows, each of which may emit so many tokens."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 from magicdec.cli.bars import rate
 from magicdec.cli.knobs import DECODE, Settings
-from magicdec.engine.config import LAYERS
 
 Kind = tuple[object, ...]
 GREEDY = (0.0, 0, 1.0, 0.0, 1.0, 0.0, 0.0)  # temperature, top-k, top-p, min-p, penalties
@@ -64,7 +63,7 @@ class Book:
         """
         budgets = self._known.get(_kind(settings, weights))
         if not budgets:
-            if settings.draft.startswith(LAYERS):
+            if settings.who.layers is not None:
                 return None
             from magicdec.cli.predict_input import ASSUMED_ALPHA
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from magicdec.profiles.storage.drafter import NO_TREE
+from magicdec.engine.draft_spec import NO_TREE
 from magicdec.profiles.storage.header import Scalar
 from magicdec.profiles.storage.schema import Cell, StepTimes
 

@@ -10,8 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from magicdec.engine.config import LOOKUP
-from magicdec.profiles.storage.drafter import Drafter
+from magicdec.engine.draft_spec import LOOKUP, DraftSpec
 from magicdec.profiles.storage.schema import StepTimes
 from magicdec.profiles.tuning.choosing import fitting
 from magicdec.profiles.tuning.objective import Objective
@@ -55,7 +54,7 @@ def factors(seen: Sequence[tuple[Option, StepTimes]]) -> Factors:
     )  # fmt: skip
 
 
-def _passes_of(drafter: Drafter) -> str:
+def _passes_of(drafter: DraftSpec) -> str:
     """What drafts are alike in: who drafts, with which weights. Lookup runs no pass at all."""
     return LOOKUP if drafter.kind == "lookup" else f"{drafter.draft} {drafter.draft_weights}"
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from magicdec.engine.draft_spec import DraftSpec
 from magicdec.profiles.calibrated import Calibration
 from magicdec.profiles.costs.passes import forward
 from magicdec.profiles.costs.shapes import ModelShape
 from magicdec.profiles.costs.speculation import Drafting, step_costs
 from magicdec.profiles.drafter_costs import Row, drafting_of, layers_of
-from magicdec.profiles.storage.drafter import Drafter
 from magicdec.profiles.tuning.candidate import Candidate, Place
 from magicdec.profiles.tuning.pricing import StepPrice
 
@@ -50,19 +50,19 @@ class CalibratedPrices:
             for plain, draft, verify, rest in zip(*totals, strict=True)
         ]
 
-    def unknown(self, drafter: Drafter) -> bool:
+    def unknown(self, drafter: DraftSpec) -> bool:
         """Whether its one-off selection was not measured, and is priced at nothing."""
-        selector = _selector(drafter)
+        selector = drafter.chooser
         return selector is not None and self.calibration.selection(selector) is None
 
-    def _once(self, drafter: Drafter, prompt: float) -> float:
+    def _once(self, drafter: DraftSpec, prompt: float) -> float:
         """Seconds that admitting a row takes: its selection, in proportion to the layers that it
         is made in, and the prefill of another model's own cache."""
         found, own = self.calibration, self.models.get(drafter.draft)
         layers = own.layers if own else found.model.layers
         if drafter.kind == "layers":
             layers = layers_of(drafter, found.model)
-        selector = _selector(drafter)
+        selector = drafter.chooser
         known = None if selector is None else found.selection(selector)
         select = 0.0 if known is None else known.seconds(prompt) * layers / found.model.layers
         if own is None:
@@ -72,8 +72,3 @@ class CalibratedPrices:
             weight_bytes=found.weight_bytes, kv_bytes=found.kv_bytes,
         )  # fmt: skip
         return select + float(prefill.total)
-
-
-def _selector(drafter: Drafter) -> str | None:
-    """What selects; None where nothing is left out."""
-    return None if drafter.budget is None else drafter.selector
