@@ -16,6 +16,7 @@ from magicdec.engine.report import Tally
 from magicdec.engine.request import Request
 from magicdec.profiles.calibrated import Calibration
 from magicdec.profiles.costs.shapes import ModelShape
+from magicdec.profiles.costs.slots import taking_part
 from magicdec.profiles.costs.speculation import (
     StepCosts,
     step_costs,
@@ -172,20 +173,17 @@ def _replay(
 ) -> Counter[tuple[int, int]]:
     """Steps of one run, counted by (rows that took part, γ of the pass)."""
     left = [tokens - 1 for tokens in work.new_tokens if tokens > 1]
-    active, waiting = left[: work.batch], left[work.batch :]
     counts: Counter[tuple[int, int]] = Counter()
     gamma = len(rates)
-    while active:
-        drafted = [min(gamma, remaining - 1) for remaining in active]
+    for rows in taking_part(left, work.batch):
+        drafted = [min(gamma, left[row] - 1) for row in rows]
         if share < 1:
-            draws = random.random(len(active)) < share
+            draws = random.random(len(rows)) < share
             drafted = [width if draw else 0 for width, draw in zip(drafted, draws, strict=True)]
-        counts[len(active), max(drafted)] += 1
-        accepted = (random.random((len(active), gamma)) < rates).cumprod(axis=1)
-        gains = [1 + int(a[:d].sum()) for a, d in zip(accepted, drafted, strict=True)]
-        active = [r - gain for r, gain in zip(active, gains, strict=True) if r > gain]
-        while waiting and len(active) < work.batch:
-            active.append(waiting.pop(0))
+        counts[len(rows), max(drafted)] += 1
+        accepted = (random.random((len(rows), gamma)) < rates).cumprod(axis=1)
+        for row, hits, width in zip(rows, accepted, drafted, strict=True):
+            left[row] -= 1 + int(hits[:width].sum())
     return counts
 
 
