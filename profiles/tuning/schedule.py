@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from magicdec.profiles.costs.slots import taking_part
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -27,20 +29,14 @@ def schedule(steps: Sequence[float], step_s: Sequence[float], slots: int) -> Run
     steps [rows]: how many each needs, fractions for expected numbers; step_s [at least slots]:
     seconds of a step with 1, 2, ... rows.
     """
-    waiting = list(range(len(steps)))[::-1]
-    left, took = list(steps), [0.0] * len(steps)
-    active: list[int] = []
-    now = 0.0
-    while waiting or active:
-        while waiting and len(active) < slots:
-            active.append(waiting.pop())
+    left, took, now = list(steps), [0.0] * len(steps), 0.0
+    for active in taking_part(left, slots):
         count = min(left[row] for row in active)
         spent = count * step_s[len(active) - 1]
         now += spent
         for row in active:
             left[row] -= count
             took[row] += spent
-        active = [row for row in active if left[row] > 0]
     return Run(now, tuple(took))
 
 
