@@ -116,9 +116,9 @@ def _record(c: Compared) -> dict[str, Cell]:
         "draft_budget": m.drafting.budget, "budget_assumed": m.assumed,
         "hardware": m.hardware.label, "context": m.context,
         "batch": m.batch, "gamma": m.gamma, "tokens_per_step": m.omega,
-        "draft_ms": m.draft_ms, "draft_ms_predicted": c.draft_ms,
-        "verify_ms": m.verify_ms, "verify_ms_predicted": c.verify_ms,
-        "ar_ms": m.plain_ms, "ar_ms_predicted": c.plain_ms,
+        "draft_ms": m.draft_ms, "draft_ms_predicted": c.times.draft * 1e3,
+        "verify_ms": m.verify_ms, "verify_ms_predicted": c.times.verify * 1e3,
+        "ar_ms": m.plain_ms, "ar_ms_predicted": c.times.plain * 1e3,
         "speedup": m.speedup, "speedup_predicted": c.speedup, "error": c.error,
         "same_side": c.same_side,
     }  # fmt: skip

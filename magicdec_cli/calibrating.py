@@ -93,7 +93,8 @@ def check(settings: Settings, document: str, path: Path, display: Display) -> No
     done = {cell.place: cell for cell in read_cells(path)}
     digest = hashlib.sha256(text.content.encode()).hexdigest()[:16]
     session = open_session(settings, display.loading)
-    from magicdec.profiles.bench.checking import Check, summary
+    from magicdec.profiles.bench.checking import Check
+    from magicdec.profiles.costs.against import summary
 
     fingerprint = fingerprint_of(session.environment())
     calibration = load_calibration(session.model_name, fingerprint)
@@ -117,7 +118,7 @@ def check(settings: Settings, document: str, path: Path, display: Display) -> No
             f"predicted {cell.predicted:.2f}×, measured {cell.measured:.2f}×, "
             f"error {cell.error:+.1%}"
         )
-    errors = summary(list(done.values()))
+    errors = summary("check", [(cell.predicted, cell.measured) for cell in done.values()])
     print(
         f"{len(done)} cells: error of the predicted speedup median {errors.median:.1%}, "
         f"p90 {errors.p90:.1%}, bias {errors.bias:+.1%}; right side of 1 in "

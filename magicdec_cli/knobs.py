@@ -283,7 +283,7 @@ def sibling_rates(text: str | None) -> tuple[float, ...]:
     if text is None:
         return SIBLING_RATES
     if text.startswith("@"):
-        from magicdec.profiles.measured_siblings import recorded_siblings
+        from magicdec.profiles.measured_acceptance import recorded_siblings
 
         return recorded_siblings(Path(text[1:]))
     try:

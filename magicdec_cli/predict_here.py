@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from magicdec.engine.errors import ConfigError, require
 from magicdec.profiles.calibrated import Calibration
 from magicdec.profiles.calibration import known_here, load_calibration
-from magicdec.profiles.costs.acceptance import Acceptance
+from magicdec.profiles.costs.acceptance import AcceptanceRates
 
 SELECTOR = "snapkv"  # `run`'s default
 
@@ -29,7 +31,7 @@ def this_machine() -> Calibration:
 
 def acceptance_here(
     calibration: Calibration, budget: int | None, gamma: int, weights: str
-) -> Acceptance | None:
+) -> AcceptanceRates | None:
     """What real steps accepted while calibrating, at the nearest budget; None if that is unknown.
 
     Positions beyond the last one measured are taken to be like it.
@@ -37,9 +39,9 @@ def acceptance_here(
     known = None if budget is None else calibration.acceptance(SELECTOR, budget, weights)
     if known is None:
         return None
-    rates = (*known.rates, *[known.rates[-1]] * (gamma - len(known.rates)))
-    return Acceptance(
-        rates,
-        source=f"the calibration ({SELECTOR} {known.budget}, {known.weights} weights, "
+    found = AcceptanceRates(
+        known.rates,
+        f"the calibration ({SELECTOR} {known.budget}, {known.weights} weights, "
         f"{known.drafted:,} drafted tokens)",
     )
+    return replace(found, rates=found.padded(max(gamma, len(known.rates))))

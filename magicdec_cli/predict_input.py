@@ -11,9 +11,10 @@ from magicdec.cli.settings import resolve
 from magicdec.cli.unused import refuse_idle
 from magicdec.engine.config import LOOKUP, MAX_GAMMA, SELF, DecodeConfig
 from magicdec.engine.errors import ConfigError, require
+from magicdec.engine.gamma.auto import ASSUMED
 from magicdec.engine.loading.files import user_path
 from magicdec.profiles.calibrated import Calibration
-from magicdec.profiles.costs.acceptance import Acceptance
+from magicdec.profiles.costs.acceptance import AcceptanceRates
 from magicdec.profiles.costs.capacity import RESERVE
 from magicdec.profiles.costs.catalog import find_hardware, find_model
 from magicdec.profiles.costs.grid import Axes, Setup
@@ -32,7 +33,6 @@ BATCHES = (1, 8, 32, 128)
 CONTEXTS = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000)
 COLUMNS = 4  # contexts of the page that nothing was asked of
 LONGEST_DRAFT = 6
-ASSUMED_ALPHA = 0.8
 # A small model of the same tokenizer, for the memory of standard speculation.
 STANDARD_DRAFTS = {
     "Llama-3.1-8B": "Llama-3.2-1B", "Llama-3.1-70B": "Llama-3.2-1B",
@@ -98,7 +98,8 @@ def question(options: Options) -> Question:
     own = here if here and target == here.model and itself else None
     longest = max(axes.gamma or (LONGEST_DRAFT,))
     known = own and acceptance_here(own, axes.budget[0], longest, weights)
-    acceptance = given or known or Acceptance((ASSUMED_ALPHA,), constant=True, source="assumption")
+    assumed = AcceptanceRates((ASSUMED,), "assumption", constant=True, assumed=True)
+    acceptance = given or known or assumed
     usual = _usual(hardware, here)
     setup = Setup(
         target, hardware, acceptance,
@@ -115,7 +116,7 @@ def question(options: Options) -> Question:
     contexts = axes.context or default_contexts(target)
     gammas = axes.gamma or tuple(range(1, min(acceptance.longest or LONGEST_DRAFT, MAX_GAMMA) + 1))
     axes = Axes(axes.batch, contexts, axes.budget, gammas)
-    acceptance.tokens_per_step(gammas)  # refuses too long drafts
+    acceptance.require_known(max(gammas))
     standard = drafter
     if standard is None and target.name in STANDARD_DRAFTS:
         standard = find_model(STANDARD_DRAFTS[target.name])
@@ -211,7 +212,7 @@ def budgets(text: str) -> tuple[int | None, ...]:
     return tuple(found + [None] * (len(numbers) < len(items)))
 
 
-def _acceptance(text: str | None, budget: int | None) -> Acceptance | None:
+def _acceptance(text: str | None, budget: int | None) -> AcceptanceRates | None:
     """A rate, rates by position, or @FILE; None when nothing is said."""
     if text is None:
         return None
@@ -231,7 +232,7 @@ def _acceptance(text: str | None, budget: int | None) -> Acceptance | None:
                 f"--alpha: {item!r} is not a number; give .8, .9,.85,.8 by position, or "
                 f"@FILE, a run's JSON or a profile"
             ) from None
-    return Acceptance(tuple(rates), constant=len(rates) == 1)
+    return AcceptanceRates(tuple(rates), constant=len(rates) == 1)
 
 
 def _target(name: str | None, here: Calibration | None) -> ModelShape:
@@ -262,9 +263,9 @@ def _notes(setup: Setup, axes: Axes, options: Options, here: Calibration | None)
         notes.append(
             f"the constants were fitted with {here.model.name}; calibrate --model to fit yours"
         )
-    if setup.acceptance.source == "assumption":
+    if setup.acceptance.assumed:
         notes.append(
-            f"α {ASSUMED_ALPHA:g} at every position is an assumption: give --alpha, a number or "
+            f"α {ASSUMED:g} at every position is an assumption: give --alpha, a number or "
             f"@run.json, for yours"
         )
     elif setup.acceptance.source != "--alpha":  # somebody's measurement

@@ -13,11 +13,11 @@ from magicdec.engine.report import RunReport
 from magicdec.engine.request import Request
 from magicdec.profiles.calibrated import Calibration, fingerprint_of
 from magicdec.profiles.calibration import load_calibration
+from magicdec.profiles.costs.acceptance import AcceptanceRates
 from magicdec.profiles.costs.catalog import find_model
 from magicdec.profiles.costs.shapes import ModelShape
 from magicdec.profiles.lookup_prediction import expected_of_lookup
 from magicdec.profiles.run_prediction import (
-    Assumed,
     Seconds,
     Term,
     Work,
@@ -52,7 +52,7 @@ class Prediction:
 
     calibration: Calibration
     work: Work
-    assumed: Assumed
+    assumed: AcceptanceRates
     seconds: Seconds
 
     @property
@@ -174,13 +174,13 @@ def record(prediction: Prediction | None, judged: Judged | None) -> dict[str, An
             "rates": list(prediction.assumed.padded(prediction.work.gamma)),
             "source": prediction.assumed.source,
         },
-        "seconds": _seconds(prediction.seconds),
+        "seconds": dataclasses.asdict(prediction.seconds),
     }
     if judged is not None:
         found["with_own_acceptance"] = {
             "decode": judged.own.speedup,
             "error_pct": _percent(judged.own_error),
-            "seconds": _seconds(judged.own),
+            "seconds": dataclasses.asdict(judged.own),
         }
         found["explanation"] = judged.terms[0].sentence
         found["terms"] = [dataclasses.asdict(term) for term in judged.terms]
@@ -189,7 +189,3 @@ def record(prediction: Prediction | None, judged: Judged | None) -> dict[str, An
 
 def _percent(error: float | None) -> float | None:
     return None if error is None else 100 * error
-
-
-def _seconds(seconds: Seconds) -> dict[str, float]:
-    return dataclasses.asdict(seconds)

@@ -14,9 +14,10 @@ from magicdec.cli.gamma_view import cell_gamma
 from magicdec.cli.heatmap import color, ink
 from magicdec.cli.number_lines import PHASE_STYLES, ratio_text
 from magicdec.cli.plots import curves
-from magicdec.profiles.export.acceptance import PooledAcceptance, pool
+from magicdec.profiles.costs.acceptance import AcceptanceCounts, pooled
+from magicdec.profiles.costs.step_times import NOT_MEASURED
 from magicdec.profiles.storage.drafter import Drafter
-from magicdec.profiles.storage.schema import Cell, Profile, StepTimes
+from magicdec.profiles.storage.schema import Cell, Profile
 
 MOST_LINES = 12
 MOST_ROWS = 24
@@ -69,16 +70,13 @@ def _speedup_cell(cell: Cell, look: Symbols) -> Text:
 
 def acceptance_curve(profile: Profile, width: int, look: Symbols) -> list[Text] | None:
     """Acceptance of the first draft position by budget: it does not depend on γ."""
-    by_drafter: dict[Drafter, list[Cell]] = defaultdict(list)
-    for cell in profile.finished:
-        if cell.drafted:
-            by_drafter[cell.key.drafter].append(cell)
+    by_drafter = _by_drafter(profile)
     series: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for drafter in sorted(by_drafter):
         if drafter.budget is None:
             continue
         label = drafter.label.replace(f" {drafter.budget}", "", 1)
-        series[label].append((drafter.budget, _rates(drafter, pool(by_drafter[drafter]))[0]))
+        series[label].append((drafter.budget, _rates(drafter, by_drafter[drafter])[0]))
     if all(len(points) < 2 for points in series.values()):
         return None
     title = "acceptance of position 1 against budget, cells pooled"
@@ -89,23 +87,29 @@ def acceptance_curve(profile: Profile, width: int, look: Symbols) -> list[Text] 
     return drawn
 
 
-def _rates(drafter: Drafter, pooled: PooledAcceptance) -> tuple[float, ...]:
-    return pooled.rates if drafter.fixed else pooled.shares
+def _by_drafter(profile: Profile) -> dict[Drafter, AcceptanceCounts]:
+    """Pooled over batch, context and γ."""
+    found: dict[Drafter, list[AcceptanceCounts]] = defaultdict(list)
+    for cell in profile.finished:
+        if cell.drafted:
+            found[cell.key.drafter].append(cell.acceptance)
+    return {drafter: pooled(counts) for drafter, counts in found.items()}
+
+
+def _rates(drafter: Drafter, counts: AcceptanceCounts) -> tuple[float, ...]:
+    return counts.falling if drafter.fixed else counts.shares
 
 
 def position_bars(profile: Profile, width: int, look: Symbols) -> list[Text] | None:
     """Acceptance by position of every drafter, unconditional, pooled over batch, context and γ."""
-    by_drafter: dict[Drafter, list[Cell]] = defaultdict(list)
-    for cell in profile.finished:
-        if cell.drafted:
-            by_drafter[cell.key.drafter].append(cell)
+    by_drafter = _by_drafter(profile)
     if not by_drafter:
         return None
     lines = [Text("acceptance by position, pooled over all but the drafter", "bold")]
     for drafter in sorted(by_drafter)[:MOST_LINES]:
-        pooled = pool(by_drafter[drafter])
-        lines.append(Text(f"{drafter.label}  ({pooled.drafted[0]:,} steps)", "dim"))
-        for place, value in enumerate(_rates(drafter, pooled), start=1):
+        counts = by_drafter[drafter]
+        lines.append(Text(f"{drafter.label}  ({counts.steps:,} steps)", "dim"))
+        for place, value in enumerate(_rates(drafter, counts), start=1):
             cells = bar(value, min(width - 10, 50), "cyan", look)
             lines.append(Text.assemble((f"{place:<4} ", "dim"), f"{rate(value):>4} ", cells))
     if len(by_drafter) > MOST_LINES:
@@ -143,7 +147,7 @@ def phase_bars(profile: Profile, width: int, look: Symbols) -> list[Text] | None
 def step_table(profile: Profile, look: Symbols) -> list[Text] | None:
     """Step times of the fastest cells, in milliseconds: medians, of selection the mean."""
     best = _best(profile)
-    cells = [best[place] for place in sorted(best) if best[place].step != StepTimes()]
+    cells = [best[place] for place in sorted(best) if best[place].step != NOT_MEASURED]
     if not cells:
         return None
     gammas = [cell_gamma(cell) for cell in cells]

@@ -109,6 +109,12 @@ class Calibration:
     def selection(self, selector: str) -> Selection | None:
         return next((s for s in self.selections if s.selector == selector), None)
 
+    def selecting(self, selector: str | None, budget: int | None, context: float) -> float:
+        """Seconds of one row's selection, before its first step; 0 where nothing is left out, and
+        where it was not measured."""
+        known = None if selector is None or budget is None else self.selection(selector)
+        return 0.0 if known is None else known.seconds(context)
+
     def acceptance(self, selector: str, budget: int, weights: str) -> Accepted | None:
         """Of the same selector and weights, at the nearest budget that was measured."""
         fitting = [a for a in self.acceptances if (a.selector, a.weights) == (selector, weights)]

@@ -58,7 +58,7 @@ def fit_calibration(
         free = TWIN if kind != "same" else ("compact_s",)
         twins[kind] = fit_constants(drafts, device, free=free, start=fit.constants)
         residuals.append(_residuals(f"draft, {kind} weights", list(twins[kind].errors)))
-    rest = statistics.median(s.rest_s for s in steps if s.gamma)
+    rest = statistics.median(s.times.rest for s in steps if s.gamma)
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     hardware = Hardware(
         device,
@@ -105,7 +105,7 @@ class _Cells:
         """Plain passes, too."""
         cells: dict[tuple[int, int, int], list[tuple[float, float]]] = defaultdict(list)
         for s in self._steps:
-            seconds = self._steadied(s, s.verify_s)
+            seconds = self._steadied(s, s.times.verify)
             cells[s.visit.context, s.rows, s.gamma + 1].append((s.context, seconds))
         return [self._sample(rows, new, times) for (_, rows, new), times in cells.items()]
 
@@ -115,16 +115,16 @@ class _Cells:
             if s.gamma and s.weights == weights:
                 held = min(s.visit.budget, s.visit.context)
                 entries = s.entries + (s.gamma - 1) / 2  # each token of the draft adds one
-                cells[held, s.rows].append((entries, self._steadied(s, s.draft_s)))
+                cells[held, s.rows].append((entries, self._steadied(s, s.times.draft)))
         return [
             replace(self._sample(rows, 1, times, weights), compact=True)
             for (_, rows), times in cells.items()
         ]
 
     def _steadied(self, step: StepSample, seconds: float) -> float:
-        if step.plain_s is None:
+        if not step.gamma:
             return seconds
-        return seconds / step.plain_s * self._plain[step.visit.context, step.rows]
+        return seconds / step.times.plain * self._plain[step.visit.context, step.rows]
 
     def _sample(
         self, rows: int, new: int, times: list[tuple[float, float]], weights: str = "same"

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.gamma.auto import Auto
+from magicdec.engine.gamma.lengths import lengths
 from magicdec.engine.gamma.policy import MOST_CHOSEN, Adaptive, GammaPolicy
 from magicdec.profiles.calibrated import Calibration
-from magicdec.profiles.costs.speculation import StepCosts, tokens_per_step_of
-from magicdec.profiles.run_prediction import Assumed, Work, assume, costs_at
+from magicdec.profiles.run_prediction import Work, assume, costs_at
 
 GRAIN = 256  # tokens of context that are priced alike: a step must not wait for its price
 #: What a threshold may be: below one half a draft of two sure tokens would be cut.
@@ -27,36 +27,24 @@ class CalibratedPrices:
     def step(self, rows: int, context: float, gamma: int) -> float:
         place = rows, round(context / GRAIN), gamma
         if place not in self._known:
-            found = self._costs(rows, max(1, place[1]) * GRAIN, gamma)
-            seconds = found.step(gamma) if gamma else found.plain.total
-            self._known[place] = float(seconds)
+            at = max(1, place[1]) * GRAIN
+            found = costs_at(self.calibration, self.work, rows, at, gamma)
+            self._known[place] = float(found.step(gamma))
         return self._known[place]
 
     def prepare(self, context: float) -> float:
         drafter = self.work.drafter
-        if drafter.selector is None or drafter.budget is None:
-            return 0.0
-        selection = self.calibration.selection(drafter.selector)
-        return 0.0 if selection is None else selection.seconds(context)
-
-    def _costs(self, rows: int, context: float, gamma: int) -> StepCosts:
-        return costs_at(self.calibration, self.work, rows, context, gamma)
-
-
-def first_guess(calibration: Calibration, work: Work) -> tuple[float, Assumed]:
-    """Acceptance of a draft token before the run has shown any, and where it comes from."""
-    assumed = assume(calibration, work)
-    return sum(assumed.rates) / len(assumed.rates), assumed
+        return self.calibration.selecting(drafter.selector, drafter.budget, context)
 
 
 def adaptive_stop(calibration: Calibration, work: Work) -> float:
     """The share of a draft step in the time of a token, at the best fixed γ: a draft token that
     counts less often than that costs more than it brings. It includes what verifying it takes.
     """
-    prices, (acceptance, _) = CalibratedPrices(calibration, work), first_guess(calibration, work)
+    prices = CalibratedPrices(calibration, work)
     context = sum(work.contexts) / len(work.contexts)
     steps = [prices.step(work.batch, context, gamma) for gamma in range(MOST_CHOSEN + 1)]
-    tokens = [tokens_per_step_of([acceptance] * gamma, gamma) for gamma in range(len(steps))]
+    tokens = lengths([assume(calibration, work).mean] * MOST_CHOSEN)
     token_s = min(step / omega for step, omega in zip(steps, tokens, strict=True))
     one_more = (steps[-1] - steps[1]) / (MOST_CHOSEN - 1)
     return min(MOST_STOP, max(LEAST_STOP, one_more / token_s))
@@ -82,8 +70,8 @@ def priced(policy: GammaPolicy, calibration: Calibration, work: Work) -> GammaPo
         case Adaptive():
             return adaptive(calibration, work)
         case Auto():
-            guess, assumed = first_guess(calibration, work)
+            assumed = assume(calibration, work)
             day = calibration.created[:10]
             source = f"calibration of {day}, acceptance at first {assumed.source}"
-            return Auto(CalibratedPrices(calibration, work), guess, source)
+            return Auto(CalibratedPrices(calibration, work), assumed.mean, source)
     return policy

@@ -12,8 +12,8 @@ from magicdec.engine.report import Recorder, RunReport
 from magicdec.engine.request import Request
 from magicdec.engine.session import Session
 from magicdec.engine.verdict import Losslessness
+from magicdec.profiles.costs.step_times import Seen
 from magicdec.profiles.storage.from_reports import step_times
-from magicdec.profiles.storage.schema import StepTimes
 
 Listener = Callable[[Event], None]
 
@@ -60,7 +60,7 @@ class Passes:
         return self.session.check(self.requests, config, plain.outputs, speculative.outputs)
 
 
-def full_steps(plain: Iterable[Pass], speculative: Iterable[Pass]) -> StepTimes:
+def full_steps(plain: Iterable[Pass], speculative: Iterable[Pass]) -> Seen:
     """Of full batches: those at the end of the rows are smaller."""
     before, after = ([step for done in passes for step in done.steps]
                      for passes in (plain, speculative))  # fmt: skip

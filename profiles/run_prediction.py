@@ -8,25 +8,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from magicdec.engine.gamma.auto import ASSUMED
 from magicdec.engine.report import Tally
 from magicdec.engine.request import Request
 from magicdec.profiles.calibrated import Calibration
+from magicdec.profiles.costs.acceptance import AcceptanceRates, Rates, conditional_rates
 from magicdec.profiles.costs.shapes import ModelShape
 from magicdec.profiles.costs.slots import taking_part
-from magicdec.profiles.costs.speculation import (
-    StepCosts,
-    step_costs,
-    tokens_per_step_of,
-)
+from magicdec.profiles.costs.speculation import StepCosts, step_costs
 from magicdec.profiles.drafter_costs import Row, drafting_of
 from magicdec.profiles.storage.drafter import Drafter
 
 REPLAYS = 48
-Rates = tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,44 +52,26 @@ class Work:
         return Row(float(np.mean(self.contexts)), float(np.mean(self.new_tokens)) / 2)
 
 
-@dataclass(frozen=True, slots=True)
-class Assumed:
-    """Conditional acceptance of each draft position, and where it comes from."""
-
-    rates: Rates
-    source: str
-    share: float = 1.0  # of a row's steps that draft at all
-
-    def padded(self, gamma: int) -> Rates:
-        """γ rates; later positions are taken to be like the last known one."""
-        return (*self.rates, *[self.rates[-1]] * (gamma - len(self.rates)))[:gamma]
-
-
-ASSUMED = 0.8  # conditional acceptance where nothing was measured
-
-
-def assume(calibration: Calibration, work: Work) -> Assumed:
+def assume(calibration: Calibration, work: Work) -> AcceptanceRates:
     """The acceptance to expect before a run: as measured while calibrating, or a guess."""
     drafter, known = work.drafter, None
     if drafter.kind == "self":
         if drafter.budget is None or drafter.selector is None:
-            return Assumed((1.0,), "1, drafts see the whole cache")
+            return AcceptanceRates((1.0,), "1, drafts see the whole cache")
         known = calibration.acceptance(drafter.selector, drafter.budget, drafter.draft_weights)
     if known is None:
         name = drafter.selector if drafter.kind == "self" else drafter.draft
-        return Assumed((ASSUMED,), f"{ASSUMED:g} assumed, {name} was not calibrated")
-    mean = sum(known.rates) / len(known.rates)
-    return Assumed(
-        known.rates, f"{mean:.2f} as {known.selector} {known.budget} had it while calibrating"
-    )
+        told = f"{ASSUMED:g} assumed, {name} was not calibrated"
+        return AcceptanceRates((ASSUMED,), told, assumed=True)
+    found = AcceptanceRates(known.rates)
+    told = f"{found.mean:.2f} as {known.selector} {known.budget} had it while calibrating"
+    return replace(found, source=told)
 
 
-def observed(tally: Tally) -> Assumed | None:
+def observed(tally: Tally) -> AcceptanceRates | None:
     """A run's own acceptance; None when it drafted nothing."""
-    shares = tally.acceptance_rate_per_position
-    before = (1.0, *shares)
-    rates = [min(1.0, s / b) if b else 0.0 for s, b in zip(shares, before, strict=False)]
-    return Assumed(tuple(rates), "the run's own") if rates else None
+    rates = conditional_rates(tally.acceptance_rate_per_position)
+    return AcceptanceRates(rates, "the run's own") if rates else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +96,13 @@ class Seconds:
         return self.plain / self.speculative
 
 
-def predict_run(calibration: Calibration, work: Work, acceptance: Assumed) -> Seconds:
+def predict_run(calibration: Calibration, work: Work, acceptance: AcceptanceRates) -> Seconds:
     """Expected decode seconds of the run, with drafts and without."""
     rates = acceptance.padded(work.gamma)
     context = float(np.mean(work.contexts)) + float(np.mean(work.new_tokens)) / 2
     plain = _replay(work, (), np.random.default_rng(0))
     plain_s = sum(
-        count * float(costs_at(calibration, work, rows, context, 0).plain.total)
+        count * float(costs_at(calibration, work, rows, context, 0).plain)
         for (rows, _), count in plain.items()
     )
     counts: Counter[tuple[int, int]] = Counter()
@@ -132,18 +111,15 @@ def predict_run(calibration: Calibration, work: Work, acceptance: Assumed) -> Se
     drafts = verifies = overhead = steps = 0.0
     for (rows, gamma), count in counts.items():
         times = count / REPLAYS
-        costs = costs_at(calibration, work, rows, context, gamma)
+        [costs] = costs_at(calibration, work, rows, context, gamma).cells()
         searches = max(gamma, work.drafter.kind == "lookup")  # it also searches in vain
-        drafts += times * searches * float(costs.draft.total + costs.select)
-        verifies += times * float(costs.verify.total)
-        overhead += times * float(costs.rest)
+        drafts += times * searches * costs.draft
+        verifies += times * costs.verify
+        overhead += times * costs.rest
         steps += times
-    select = 0.0
-    if work.drafter.budget is not None and work.drafter.selector is not None:
-        selection = calibration.selection(work.drafter.selector)
-        if selection is not None:
-            select = sum(selection.seconds(context) for context in work.contexts)
-    gain = tokens_per_step_of(rates, work.gamma)
+    who = work.drafter
+    select = sum(calibration.selecting(who.selector, who.budget, c) for c in work.contexts)
+    gain = acceptance.tokens_per_step(work.gamma)
     return Seconds(
         plain_s, select, drafts, verifies, overhead, steps, sum(plain.values()), gain
     )  # fmt: skip
@@ -169,7 +145,7 @@ def costs_at(
 
 
 def _replay(
-    work: Work, rates: Sequence[float], random: np.random.Generator, share: float = 1.0
+    work: Work, rates: Rates, random: np.random.Generator, share: float = 1.0
 ) -> Counter[tuple[int, int]]:
     """Steps of one run, counted by (rows that took part, γ of the pass)."""
     left = [tokens - 1 for tokens in work.new_tokens if tokens > 1]

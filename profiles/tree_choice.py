@@ -26,10 +26,10 @@ def choose_tree(
     """
     search = ShapeSearch(rates, nodes=nodes, depth=work.gamma)
     costs = [full_step(calibration, replace(work, gamma=size)) for size in range(nodes + 1)]
-    draft = float(costs[0].draft.total + costs[0].select)
-    verify = [float(cost.verify.total + cost.rest) for cost in costs]
+    draft = float(costs[0].draft)
+    verify = [float(cost.verify + cost.rest) for cost in costs]
     shape = search.cheapest(draft, verify)
     size, height = len(shape.parents), shape.height
     tokens = search.tokens(size, height)
     seconds = height * draft + verify[size]
-    return TreeChoice(shape, tokens, float(costs[0].plain.total) * tokens / seconds)
+    return TreeChoice(shape, tokens, float(costs[0].plain) * tokens / seconds)

@@ -10,7 +10,7 @@ from magicdec.cli.knobs import sibling_rates
 from magicdec.cli.main import run_command_line
 from magicdec.engine.config import SIBLING_RATES
 from magicdec.engine.errors import ConfigError
-from magicdec.profiles.measured_siblings import recorded_siblings
+from magicdec.profiles.measured_acceptance import recorded_siblings
 
 
 @pytest.fixture(autouse=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from magicdec.engine.gamma.history import History
+from magicdec.engine.gamma.lengths import lengths
 from magicdec.engine.gamma.policy import Situation
 
 #: Draft lengths that are timed where nobody knows what a step takes; the others lie on a line.
@@ -46,10 +47,7 @@ class Auto:
             return untried
         rates = now.history.rates(self.acceptance, now.most)
         best, least = 0, now.left * self._step(now, 0)
-        omega, together = 1.0, 1.0  # Ω, and the chance that all so far are accepted
-        for gamma, rate in enumerate(rates, start=1):
-            together *= rate
-            omega += together
+        for gamma, omega in enumerate(lengths(rates)[1:], start=1):
             seconds = now.left / omega * self._step(now, gamma) + self._prepare(now)
             if seconds < least:
                 best, least = gamma, seconds

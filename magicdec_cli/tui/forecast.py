@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from magicdec.cli.knobs import Settings
 from magicdec.cli.tui.acceptances import Book
 from magicdec.cli.tui.messages import Ready
-from magicdec.cli.tui.taken import Price, Taken
+from magicdec.cli.tui.taken import Taken
 from magicdec.engine.config import LAYERS, LOOKUP, SELF
 from magicdec.engine.errors import MagicdecError
 from magicdec.engine.report import Tally
+from magicdec.profiles.costs.step_times import StepTimes
 
 if TYPE_CHECKING:
     from magicdec.profiles.costs.hardware import Hardware
@@ -22,14 +23,12 @@ ELEMENT_BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Milliseconds of a plain step, one draft step, a verify pass and a speculative step."""
+    """What is predicted of settings. step: seconds of a whole speculative one."""
 
     speedup: float
     omega: float
-    plain_ms: float
-    draft_ms: float
-    verify_ms: float
-    step_ms: float
+    times: StepTimes[float]
+    step: float
     hardware: str  # whose costs
     rough: bool  # nobody calibrated this machine
     acceptance: str  # whose acceptance
@@ -99,19 +98,19 @@ class Forecaster:
         hardware, rough = self._machine()
         assert hardware is not None, "it has a price"
         omega = expected.tokens_per_step(settings.gamma)
+        ends = 1.0
         if self.taken is not None:
             price, rough = self.taken.put(price, settings, context, omega), False
+            ends = self.taken.ends
         return Forecast(
-            speedup=price.speedup(settings.gamma, omega),
+            speedup=ends * price.speedup(settings.gamma, omega),
             omega=omega,
-            plain_ms=price.plain * 1e3,
-            draft_ms=price.draft * 1e3,
-            verify_ms=price.verify * 1e3,
-            step_ms=price.step(settings.gamma) * 1e3,
+            times=price,
+            step=price.step(settings.gamma),
             hardware=hardware.label,
             rough=rough,
             acceptance=expected.source,
-            assumed=not expected.measured,
+            assumed=expected.assumed,
             run=self.taken.run if self.taken is not None else None,
         )
 
@@ -128,7 +127,7 @@ class Forecaster:
         found = Taken.of(run, settings, context, omega, price, plain, drafted)
         self.taken = found or self.taken
 
-    def _price(self, settings: Settings, context: int) -> Price | None:
+    def _price(self, settings: Settings, context: int) -> StepTimes[float] | None:
         """By the cost model alone; None for an unknown machine."""
         hardware, _ = self._machine() if self.ready is not None else (None, True)
         if hardware is None:
@@ -139,7 +138,7 @@ class Forecaster:
         from magicdec.profiles.drafter_costs import Row, drafting_of
 
         kv_bytes = self._bytes("kv_dtype")
-        costs = step_costs(
+        [times] = step_costs(
             self.ready.shape, hardware,
             drafting_of(
                 drafter_of(settings, self.weights(settings)), self.ready.shape, Row(context, 0),
@@ -147,11 +146,8 @@ class Forecaster:
             ),
             rows=settings.batch, context=context, gamma=settings.gamma,
             weight_bytes=self._bytes("dtype"), kv_bytes=kv_bytes,
-        )  # fmt: skip
-        return Price(
-            float(costs.plain.total), float(costs.draft.total + costs.select),
-            float(costs.verify.total), float(costs.rest),
-        )  # fmt: skip
+        ).cells()  # fmt: skip
+        return times
 
     def memory(self, settings: Settings, context: int | None = None) -> float | None:
         """Bytes of weights and caches; what a pass needs besides is not in it."""

@@ -14,13 +14,14 @@ from magicdec.cli.tui.messages import TuneEnded
 from magicdec.cli.tui.runs import RunState
 from magicdec.cli.tui.state import Tuning
 from magicdec.engine.errors import ConfigError
+from magicdec.profiles.costs.step_times import Seen, StepTimes
 from magicdec.profiles.records import run_record
 from magicdec.profiles.storage.decoding import cell_from_json, header_from_json
 from magicdec.profiles.storage.from_reports import step_times
 from magicdec.profiles.storage.from_run import profile_of_run
 from magicdec.profiles.storage.header import Header, Source
 from magicdec.profiles.storage.pooling import Subject, by_subject, pooled, subject_of
-from magicdec.profiles.storage.schema import Cell, CellKey, Predicted, Profile, StepTimes
+from magicdec.profiles.storage.schema import Cell, CellKey, Predicted, Profile
 from magicdec.profiles.storage.writing import ProfileWriter
 
 PART = re.compile(r"\[\d*:\d*\]$")  # of a document, as a row's name has it
@@ -129,7 +130,7 @@ def _without_lengths(header: Header) -> tuple[Source, ...]:
     return tuple(dataclasses.replace(s, name=n, tokens=None) for n, s in names.items())
 
 
-def _step(run: RunState, tuning: Tuning) -> StepTimes:
+def _step(run: RunState, tuning: Tuning) -> Seen:
     plain, speculative = tuning.plain_of(run), run.speculative
     assert speculative is not None
     return step_times(plain.steps if plain is not None else (), speculative.steps)
@@ -139,6 +140,6 @@ def _predicted(run: RunState) -> Predicted | None:
     forecast = run.predicted
     if forecast is None:
         return None
-    ms = StepTimes(forecast.plain_ms, forecast.draft_ms, forecast.verify_ms)
-    parts = (ms.plain, ms.draft, ms.verify)
-    return Predicted(forecast.speedup, StepTimes(*(p / 1e3 for p in parts if p is not None)))
+    known = forecast.times
+    step = StepTimes(known.plain, known.draft, known.verify, None, None)
+    return Predicted(forecast.speedup, step)

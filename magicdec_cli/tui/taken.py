@@ -2,44 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from magicdec.cli.knobs import Settings
 from magicdec.engine.report import Tally
 from magicdec.engine.selection import chosen_once
-
-
-@dataclass(frozen=True, slots=True)
-class Price:
-    """Seconds of a plain step, one draft step, a verify pass, the rest of a speculative step, and
-    in it a share of the selection that comes once per row."""
-
-    plain: float
-    draft: float
-    verify: float
-    rest: float
-    once: float = 0.0
-    ends: float = 1.0  # of the speedup, what is left where some rows end before others
-
-    def step(self, gamma: int) -> float:
-        return gamma * self.draft + self.verify + self.rest + self.once
-
-    def speedup(self, gamma: int, omega: float) -> float:
-        return self.ends * omega * self.plain / self.step(gamma)
+from magicdec.profiles.costs.step_times import Factors, StepTimes, factors
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Ratios of measured to priced seconds, and seconds of what has no price.
+    """What corrects a price, and seconds of what has none.
 
-    once: selection per row and prompt token, of `selector`; of others it is not known.
+    ends: of the speedup, what is left where some rows end before others; once: selection per row
+    and prompt token, of `selector`; of others it is not known.
     """
 
     run: int
-    plain: float
-    draft: float
-    verify: float
+    factors: Factors
     rest: float
     ends: float
     once: float
@@ -47,7 +27,7 @@ class Taken:
 
     @classmethod
     def of(
-        cls, run: int, settings: Settings, context: int, omega: float, price: Price,
+        cls, run: int, settings: Settings, context: int, omega: float, price: StepTimes[float],
         plain: Tally, drafted: Tally,
     ) -> Taken | None:  # fmt: skip
         """From a finished run. None where a pass had no steps."""
@@ -55,34 +35,30 @@ class Taken:
             return None
         phases, steps, gamma = drafted.phases, drafted.steps, settings.gamma
         static = chosen_once(settings.selector)
-        mine = Price(
+        mine = StepTimes(
             plain.decode_seconds / plain.steps,
             (phases.draft + (0.0 if static else phases.select)) / steps / gamma,
             phases.verify / steps,
-            (phases.commit + phases.other) / steps,
             phases.select / steps if static else 0.0,
+            (phases.commit + phases.other) / steps,
         )
         return cls(
-            run, _ratio(mine.plain, price.plain), _ratio(mine.draft, price.draft),
-            _ratio(mine.verify, price.verify), mine.rest,
+            run, factors([("", price, mine)]), mine.rest,
             drafted.tokens_per_s / plain.tokens_per_s / mine.speedup(gamma, omega),
-            mine.once / _selected(settings, context, omega), settings.selector,
+            mine.select / _selected(settings, context, omega), settings.selector,
         )  # fmt: skip
 
-    def put(self, price: Price, settings: Settings, context: int, omega: float) -> Price:
+    def put(
+        self, price: StepTimes[float], settings: Settings, context: int, omega: float
+    ) -> StepTimes[float]:
         """The price as this run had it."""
         known = settings.selector == self.selector
-        return dataclasses.replace(
-            price, plain=price.plain * self.plain, draft=price.draft * self.draft,
-            verify=price.verify * self.verify, rest=self.rest, ends=self.ends,
-            once=self.once * _selected(settings, context, omega) if known else 0.0,
+        return replace(
+            self.factors.corrected(price, ""), rest=self.rest,
+            select=self.once * _selected(settings, context, omega) if known else 0.0,
         )  # fmt: skip
 
 
 def _selected(settings: Settings, context: int, omega: float) -> float:
     """Prompt tokens of all rows that are selected from, by the step."""
     return settings.batch * context * omega / max(settings.max_new_tokens - 1, 1)
-
-
-def _ratio(measured: float, priced: float) -> float:
-    return measured / priced if measured and priced else 1.0

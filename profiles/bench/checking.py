@@ -5,10 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
 
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.drafter import draft_weights
@@ -23,18 +20,6 @@ from magicdec.profiles.expected import Pace
 
 BATCHES, CONTEXTS, BUDGETS, GAMMAS = (1, 4, 8), (1000, 4000, 7000), (128, 512), (1, 2, 3, 4, 5)
 ROUNDS, SELECTOR = 8, "streaming"  # 8 steps of each γ give each row 100 new tokens and more
-NEITHER = (0.95, 1.05)  # measured speedups that are neither a gain nor a loss
-
-
-@dataclass(frozen=True, slots=True)
-class Errors:
-    """Of predicted speedups."""
-
-    median: float
-    p90: float
-    bias: float
-    same_side: int
-    judged: int  # cells measured as a gain or a loss
 
 
 class Check:
@@ -116,33 +101,19 @@ class Check:
             rows=rows, context=statistics.mean(s.context for s in own), gamma=gamma,
             weight_bytes=self._calibration.weight_bytes, kv_bytes=self._calibration.kv_bytes,
         )  # fmt: skip
-        plain = [s.plain_s for s in own if s.plain_s is not None]
-        ratio = statistics.median(p / s.step_s for p, s in zip(plain, own, strict=True))
+        ratio = statistics.median(s.times.plain / s.step_s for s in own)
         return Cell(
             rows, visit.context, visit.budget, gamma,
             tokens_per_step=1 + statistics.mean(a for s in own for a in s.accepted),
             plain_per_step=ratio,
-            plain_ms=1e3 * statistics.median(plain),
-            draft_ms=1e3 * statistics.median(s.draft_s for s in own),
-            verify_ms=1e3 * statistics.median(s.verify_s for s in own),
+            plain_ms=1e3 * statistics.median(s.times.plain for s in own),
+            draft_ms=1e3 * statistics.median(s.times.draft for s in own),
+            verify_ms=1e3 * statistics.median(s.times.verify for s in own),
             step_ms=1e3 * statistics.median(s.step_s for s in own),
-            plain_ms_predicted=1e3 * float(costs.plain.total),
-            draft_ms_predicted=1e3 * float(costs.draft.total),
-            verify_ms_predicted=1e3 * float(costs.verify.total),
+            plain_ms_predicted=1e3 * float(costs.plain),
+            draft_ms_predicted=1e3 * float(costs.draft),
+            verify_ms_predicted=1e3 * float(costs.verify),
             step_ms_predicted=1e3 * float(costs.step(gamma)),
             calibrated=self._calibration.created,
             document=self._digest,
         )  # fmt: skip
-
-
-def summary(cells: Sequence[Cell]) -> Errors:
-    errors = np.array([cell.error for cell in cells])
-    sides = [
-        (cell.predicted > 1) == (cell.measured > 1)
-        for cell in cells
-        if not NEITHER[0] <= cell.measured <= NEITHER[1]
-    ]
-    return Errors(
-        float(np.median(np.abs(errors))), float(np.quantile(np.abs(errors), 0.9)),
-        float(errors.mean()), sum(sides), len(sides),
-    )  # fmt: skip

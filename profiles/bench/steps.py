@@ -24,6 +24,7 @@ from magicdec.engine.selection import SELECTORS
 from magicdec.engine.session import Session
 from magicdec.engine.step import speculative_step
 from magicdec.profiles.bench.rows import STAGGER
+from magicdec.profiles.costs.step_times import StepTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,8 @@ class Visit:
 @dataclass(frozen=True, slots=True)
 class StepSample:
     """One step of `rows` rows. `context` and `entries` are means over rows of what a plain or
-    verify pass and a draft step read before the step's own tokens."""
+    verify pass and a draft step read before the step's own tokens. A speculative step's `plain` is
+    the mean of the plain steps before and after it."""
 
     visit: Visit
     rows: int
@@ -58,16 +60,12 @@ class StepSample:
     weights: DraftWeights
     context: float
     entries: float
-    draft_s: float  # of one draft step
-    verify_s: float
-    rest_s: float  # commit and what else the step needs
+    times: StepTimes[float]
     accepted: tuple[int, ...]  # by row
-    select_s: float = 0.0  # of the whole step; none where a selector chooses once
-    plain_s: float | None = None  # mean of the plain steps before and after a speculative one
 
     @property
     def step_s(self) -> float:
-        return self.gamma * self.draft_s + self.select_s + self.verify_s + self.rest_s
+        return self.times.step(self.gamma)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +141,8 @@ class StepBench:
             for gamma, weights in visit.steps * visit.repeats:
                 step = self._step(visit, rows[:batch], gamma, weights, drafters[weights])
                 after = self._step(visit, rows[:batch], 0, "same", usual)
-                yield replace(step, plain_s=(before.step_s + after.step_s) / 2)
+                plain = (before.step_s + after.step_s) / 2
+                yield replace(step, times=replace(step.times, plain=plain))
                 yield after
                 before = after
 
@@ -184,9 +183,9 @@ class StepBench:
         for row, outcome in zip(rows, outcomes, strict=True):
             row.take(outcome.tokens)
         phases = self._clock.lap()
-        return StepSample(
-            visit, len(rows), gamma, weights, context, entries,
-            draft_s=phases.draft / max(1, gamma), verify_s=phases.verify,
-            rest_s=phases.commit + phases.other, accepted=tuple(o.accepted for o in outcomes),
-            select_s=phases.select if gamma else 0.0,  # a plain step needs no choice
-        )  # fmt: skip
+        rest = phases.commit + phases.other
+        times = StepTimes(
+            phases.verify + rest, phases.draft / max(1, gamma), phases.verify, phases.select, rest
+        )
+        accepted = tuple(outcome.accepted for outcome in outcomes)
+        return StepSample(visit, len(rows), gamma, weights, context, entries, times, accepted)

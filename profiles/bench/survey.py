@@ -20,8 +20,8 @@ from magicdec.engine.session import Session
 from magicdec.engine.text.documents import read_documents
 from magicdec.engine.text.rows import RowPlan
 from magicdec.profiles.bench.measurement import Measurement
+from magicdec.profiles.costs.acceptance import pooled
 from magicdec.profiles.survey.drafter import Drafter
-from magicdec.profiles.survey.replay import pooled
 from magicdec.profiles.survey.surveying import Survey
 
 SELECTORS, BUDGETS, GAMMAS = ("snapkv", "h2o", "streaming"), (128, 512), (1, 3, 5)
@@ -54,7 +54,7 @@ class SurveyBench:
         for found in list(survey.results()):
             for gamma in GAMMAS:
                 real = _length(self._really(requests, found.drafter.config(config, gamma)))
-                said = pooled(found.walks(gamma)).mean_acceptance_length
+                said = pooled(found.walks(gamma)).mean_length
                 errors.append(said / real - 1)
                 yield _compared(found.drafter, gamma, "greedy", said, real)
         yield _summary("greedy", errors)
@@ -70,7 +70,7 @@ class SurveyBench:
             survey = Survey(self._session, requests, config, [drafter])
             real = _length(survey.trace(lambda event: None, gamma=gamma))
             (found,) = survey.results()
-            said = pooled(found.walks(gamma)).mean_acceptance_length
+            said = pooled(found.walks(gamma)).mean_length
             errors.append(said / real - 1)
             yield _compared(drafter, gamma, how, said, real)
         yield _summary(how, errors)

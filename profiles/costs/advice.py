@@ -1,7 +1,4 @@
-"""What would have to hold: acceptance for a target speedup, tokens per step to break even.
-
-All from T_T·Ω / (γ·T_D + T_V) = speedup (MagicDec, arXiv 2408.11049, section 3).
-"""
+"""What would have to hold for a speedup, and the best γ. MagicDec, arXiv 2408.11049, section 3."""
 
 from __future__ import annotations
 
@@ -9,14 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from magicdec.profiles.costs.passes import Floats
-from magicdec.profiles.costs.speculation import StepCosts
 
 STEPS_OF_NEWTON = 60  # quadratic except at a double root, which Ω does not have in 0..1
-
-
-def break_even_length(costs: StepCosts, gamma: ArrayLike) -> Floats:
-    """(γ·T_D + T_V) / T_T: the Ω above which speculation is faster than plain decoding."""
-    return np.asarray(costs.step(gamma) / costs.plain.total)
 
 
 def required_alpha(omega: ArrayLike, gamma: ArrayLike) -> Floats:

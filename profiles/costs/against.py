@@ -14,6 +14,7 @@ from magicdec.profiles.costs.catalog import find_device
 from magicdec.profiles.costs.fitting import Fit, PassSample, Prior, fit_constants
 from magicdec.profiles.costs.hardware_file import Entry
 from magicdec.profiles.costs.speculation import step_costs
+from magicdec.profiles.costs.step_times import StepTimes
 from magicdec.profiles.costs.table_file import Measured
 
 NEITHER = (0.95, 1.05)  # measured speedups that count neither as a gain nor as a loss
@@ -29,13 +30,14 @@ PRIORS = {
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One experiment and what the model says of it; milliseconds."""
+    """One experiment and what the model says of it."""
 
     measured: Measured
-    draft_ms: float
-    verify_ms: float
-    plain_ms: float
-    speedup: float
+    times: StepTimes[float]
+
+    @property
+    def speedup(self) -> float:
+        return self.times.speedup(self.measured.gamma, self.measured.omega)
 
     @property
     def error(self) -> float:
@@ -44,11 +46,7 @@ class Compared:
 
     @property
     def same_side(self) -> bool | None:
-        """Whether both call it a gain, or a loss; None where the measurement calls it neither."""
-        low, high = NEITHER
-        if low <= self.measured.speedup <= high:
-            return None
-        return (self.speedup > 1) == (self.measured.speedup > 1)
+        return _same_side(self.speedup, self.measured.speedup)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,26 +107,32 @@ def with_hardware(rows: Iterable[Measured], entries: Iterable[Entry]) -> list[Me
 
 
 def _compared(row: Measured) -> Compared:
-    costs = step_costs(
+    [times] = step_costs(
         row.target, row.hardware, row.drafting, rows=row.batch, context=row.context, gamma=row.gamma
-    )
-    return Compared(
-        row,
-        draft_ms=float(costs.draft.total + costs.select) * 1e3,
-        verify_ms=float(costs.verify.total) * 1e3,
-        plain_ms=float(costs.plain.total) * 1e3,
-        speedup=float(costs.speedup(row.gamma, row.omega)),
-    )
+    ).cells()
+    return Compared(row, times)
+
+
+def _same_side(predicted: float, measured: float) -> bool | None:
+    """Whether both call it a gain, or a loss; None where the measurement calls it neither."""
+    if NEITHER[0] <= measured <= NEITHER[1]:
+        return None
+    return (predicted > 1) == (measured > 1)
+
+
+def summary(name: str, pairs: Sequence[tuple[float, float]]) -> Summary:
+    """Of predicted and measured speedups."""
+    errors = np.array([predicted / measured - 1 for predicted, measured in pairs])
+    sides = [side for pair in pairs if (side := _same_side(*pair)) is not None]
+    sizes = np.abs(errors)
+    return Summary(
+        name, len(pairs), float(sizes.mean()), float(np.median(sizes)),
+        float(np.quantile(sizes, 0.9)), float(errors.mean()), sum(sides), len(sides),
+    )  # fmt: skip
 
 
 def _summary(name: str, compared: Sequence[Compared]) -> Summary:
-    errors = np.array([c.error for c in compared])
-    sides = [c.same_side for c in compared if c.same_side is not None]
-    sizes = np.abs(errors)
-    return Summary(
-        name, len(compared), float(sizes.mean()), float(np.median(sizes)),
-        float(np.quantile(sizes, 0.9)), float(errors.mean()), sum(sides), len(sides),
-    )  # fmt: skip
+    return summary(name, [(c.speedup, c.measured.speedup) for c in compared])
 
 
 def _refit(name: str, rows: Sequence[Measured], source: str) -> Entry:

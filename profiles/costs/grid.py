@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from magicdec.engine.errors import require
-from magicdec.profiles.costs.acceptance import Acceptance
-from magicdec.profiles.costs.advice import best_gamma, break_even_length, required_alpha
+from magicdec.profiles.costs.acceptance import AcceptanceRates
+from magicdec.profiles.costs.advice import best_gamma, required_alpha
 from magicdec.profiles.costs.capacity import RESERVE, Memory, memory, usable_bytes
 from magicdec.profiles.costs.hardware import Hardware
 from magicdec.profiles.costs.passes import BOUNDS, Floats
@@ -43,7 +43,7 @@ class Setup:
 
     target: ModelShape
     hardware: Hardware
-    acceptance: Acceptance
+    acceptance: AcceptanceRates
     drafting: Drafting = field(default_factory=Drafting)
     weight_bytes: float = 2
     kv_bytes: float = 2
@@ -112,7 +112,7 @@ def price(setup: Setup, axes: Axes) -> Grid:
         f"{' × '.join(map(str, axes.shape))} values of batch, context, budget and γ are "
         f"{cells:,} cells; {MOST_CELLS:,} is the most, sweep in wider steps",
     )
-    omega = setup.acceptance.tokens_per_step(axes.gamma)
+    omega = np.array([setup.acceptance.tokens_per_step(gamma) for gamma in axes.gamma])
     parts = [_with_budget(setup, axes, budget, omega) for budget in axes.budget]
     # Stacked on the budget's axis; every number was priced per budget.
     stacked = {
@@ -134,22 +134,22 @@ def _with_budget(
     kept = memory(setup.target, setup.hardware, drafting, context=context, gamma=gamma, **sizes)
     tokens = np.broadcast_to(omega, rows.shape)
     step = costs.step(gamma)
-    needed = setup.target_speedup * step / costs.plain.total
+    needed = setup.target_speedup * step / costs.plain
     return {
         "omega": tokens,
-        "plain": costs.plain.total,
-        "draft": costs.draft.total + costs.select,
-        "select": costs.select,
-        "verify": costs.verify.total,
-        "accept": np.broadcast_to(costs.rest, rows.shape),
+        "plain": costs.plain,
+        "draft": costs.draft,
+        "select": costs.search,
+        "verify": costs.verify,
+        "accept": costs.rest,
         "step": step,
         "tpot": step / tokens,
         "tokens_per_s": rows * tokens / step,
         "speedup": costs.speedup(gamma, tokens),
-        "plain_bound": costs.plain.bound,
+        "plain_bound": costs.plain_pass.bound,
         "draft_bound": _draft_bound(costs),
-        "verify_bound": costs.verify.bound,
-        "break_even_length": break_even_length(costs, gamma),
+        "verify_bound": costs.verify_pass.bound,
+        "break_even_length": costs.needed(gamma),
         "required_alpha": required_alpha(needed, gamma),
         **_memory(kept, rows, usable_bytes(setup.hardware, setup.reserve)),
     }
@@ -157,7 +157,7 @@ def _with_budget(
 
 def _draft_bound(costs: StepCosts) -> NDArray[np.int64]:
     return np.where(
-        costs.select > costs.draft.total, ALL_BOUNDS.index(SELECTION), costs.draft.bound
+        costs.search > costs.draft_pass.total, ALL_BOUNDS.index(SELECTION), costs.draft_pass.bound
     )
 
 

@@ -35,8 +35,8 @@ def _outlook(setup: Setup, budget: int | None, gammas: tuple[int, ...]) -> Outlo
         setup.target, setup.hardware, setup.with_budget(budget), gamma,
         setup.weight_bytes, setup.kv_bytes,
     )  # fmt: skip
-    omega = float(setup.acceptance.tokens_per_step([gamma])[0])
-    return Outlook(budget, gamma, growth_threshold(asked), break_even(asked, omega))
+    even = break_even(asked, setup.acceptance.tokens_per_step(gamma))
+    return Outlook(budget, gamma, growth_threshold(asked), even)
 
 
 def _first_to_pay(setup: Setup, budget: int | None, gammas: tuple[int, ...]) -> int:
@@ -46,7 +46,8 @@ def _first_to_pay(setup: Setup, budget: int | None, gammas: tuple[int, ...]) -> 
         context=CONTEXTS[:, None], gamma=np.asarray(gammas)[None, :],
         weight_bytes=setup.weight_bytes, kv_bytes=setup.kv_bytes,
     )  # fmt: skip
-    speedup = costs.speedup(np.asarray(gammas), setup.acceptance.tokens_per_step(gammas))
+    omegas = np.array([setup.acceptance.tokens_per_step(gamma) for gamma in gammas])
+    speedup = costs.speedup(np.asarray(gammas), omegas)
     paying = (speedup > 1).any(axis=1)
     row = int(np.argmax(paying)) if paying.any() else -1
     return gammas[int(np.argmax(speedup[row]))]

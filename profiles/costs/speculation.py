@@ -1,4 +1,4 @@
-"""What speculation brings: Ω, step times and speedup. MagicDec (arXiv 2408.11049), section 3."""
+"""What speculation brings: step times and speedup. MagicDec (arXiv 2408.11049), section 3."""
 
 from __future__ import annotations
 
@@ -10,20 +10,7 @@ from numpy.typing import ArrayLike
 from magicdec.profiles.costs.hardware import Hardware
 from magicdec.profiles.costs.passes import Floats, PassCost, forward
 from magicdec.profiles.costs.shapes import ModelShape
-
-
-def tokens_per_step(alpha: ArrayLike, gamma: ArrayLike) -> Floats:
-    """Ω(γ, α) = (1 − α^(γ+1)) / (1 − α), and γ + 1 at α = 1."""
-    a, g = np.broadcast_arrays(np.asarray(alpha, np.float64), np.asarray(gamma, np.float64))
-    missed = np.where(a < 1, 1 - a, 1)
-    with np.errstate(divide="ignore"):  # α = 0
-        omega: Floats = -np.expm1((g + 1) * np.log1p(-missed)) / missed  # exact as α → 1
-    return np.where(a < 1, omega, g + 1)
-
-
-def tokens_per_step_of(rates: ArrayLike, gamma: int) -> float:
-    """Ω = 1 + Σ_i Π_{j≤i} a_j from the conditional acceptance a_1..a_γ of each position."""
-    return float(1 + np.cumprod(np.asarray(rates, np.float64)[:gamma]).sum())
+from magicdec.profiles.costs.step_times import StepTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,32 +46,20 @@ class HostCost:
 
 
 @dataclass(frozen=True, slots=True)
-class StepCosts:
-    """Seconds of a plain step, of one draft step, its selection, one verify pass, and the rest."""
+class StepCosts(StepTimes[Floats]):
+    """Times with the passes that they are the totals of, and with what searching takes: before each
+    draft step, and of the rest of a step, to choose again after its verify pass."""
 
-    plain: PassCost
-    draft: PassCost
-    verify: PassCost
-    select: Floats  # of one draft step
-    accept: float = 0.0  # of a speculative step: acceptance and bookkeeping, Constants.step_s
-    refresh: Floats | float = 0.0  # of a speculative step: choosing again after its verify pass
+    plain_pass: PassCost
+    draft_pass: PassCost
+    verify_pass: PassCost
+    search: Floats
+    refresh: Floats | float
 
-    def speedup(self, gamma: ArrayLike, omega: ArrayLike) -> Floats:
-        """T_T·Ω / (γ·(T_D + T_select) + T_V + rest)."""
-        speedup: Floats = self.plain.total * np.asarray(omega, np.float64) / self.step(gamma)
-        return speedup
-
-    def step(self, gamma: ArrayLike) -> Floats:
-        """Seconds of one speculative step."""
-        g = np.asarray(gamma, np.float64)
-        step: Floats = g * (self.draft.total + self.select) + self.verify.total + self.rest
-        return step
-
-    @property
-    def rest(self) -> Floats:
-        """What a speculative step takes besides its drafts and its verify pass."""
-        rest: Floats = self.accept + np.asarray(self.refresh, np.float64)
-        return rest
+    def cells(self) -> list[StepTimes[float]]:
+        """One by one."""
+        parts = zip(*(np.ravel(part) for part in self.parts), strict=True)
+        return [StepTimes(*map(float, cell)) for cell in parts]
 
 
 def step_costs(
@@ -120,12 +95,14 @@ def step_costs(
         )  # fmt: skip
 
     budget = s if drafting.budget is None else np.minimum(s, drafting.budget)
-    draft = of_draft(budget)
-    select = of_draft(budget + s * drafting.select_per_token).total - draft.total
+    plain, draft, verify = of_target(1), of_draft(budget), of_target(g + 1)
+    search = of_draft(budget + s * drafting.select_per_token).total - draft.total
     refresh: Floats | float = 0.0
     if drafting.verify_per_token:
         read, nothing = (of_target(1, s * share) for share in (drafting.verify_per_token, 0.0))
         refresh = read.total - nothing.total
+    rest = np.broadcast_to(hardware.constants.step_s + np.asarray(refresh), b.shape)
     return StepCosts(
-        of_target(1), draft, of_target(g + 1), select, hardware.constants.step_s, refresh
-    )
+        plain.total, draft.total + search, verify.total, np.zeros(b.shape), rest,
+        plain, draft, verify, search, refresh,
+    )  # fmt: skip

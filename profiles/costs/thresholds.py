@@ -15,19 +15,11 @@ from dataclasses import dataclass
 from magicdec.profiles.costs.hardware import Hardware
 from magicdec.profiles.costs.shapes import ModelShape
 from magicdec.profiles.costs.speculation import Drafting, step_costs
+from magicdec.profiles.costs.step_times import StepTimes
 
 MANY = 1e9  # rows; what does not grow with them no longer counts
 LONGEST = 2.0**27  # tokens
 CLOSE = 0.5  # tokens
-
-
-@dataclass(frozen=True, slots=True)
-class Slopes:
-    """Seconds that one more row adds to a plain step, a draft step and a verify pass."""
-
-    plain: float
-    draft: float
-    verify: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +33,13 @@ class Asked:
     weight_bytes: float = 2
     kv_bytes: float = 2
 
-    def slopes(self, context: float) -> Slopes:
-        """At large batches."""
-        costs = step_costs(
+    def slopes(self, context: float) -> StepTimes[float]:
+        """What one more row adds, at large batches."""
+        [times] = step_costs(
             self.target, self.hardware, self.drafting, rows=MANY, context=context,
             gamma=self.gamma, weight_bytes=self.weight_bytes, kv_bytes=self.kv_bytes,
-        )  # fmt: skip
-        draft = costs.draft.total + costs.select
-        return Slopes(*(float(t) / MANY for t in (costs.plain.total, draft, costs.verify.total)))
+        ).cells()  # fmt: skip
+        return StepTimes(*(part / MANY for part in times.parts))
 
 
 def growth_threshold(asked: Asked) -> float | None:
@@ -64,7 +55,7 @@ def growth_threshold(asked: Asked) -> float | None:
 def break_even(asked: Asked, omega: float) -> float | None:
     """The context in tokens above which speedup exceeds 1 at large batches; None if there is none.
 
-    `omega` is Ω, tokens per step (speculation.tokens_per_step gives it for an α).
+    `omega` is Ω, tokens per step (of `AcceptanceRates`).
     """
 
     def gain(context: float) -> float:

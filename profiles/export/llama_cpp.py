@@ -10,9 +10,8 @@ from __future__ import annotations
 import shlex
 
 from magicdec.engine.harmless import shown
-from magicdec.profiles.export.acceptance import check_rates
 from magicdec.profiles.export.plan import Plan
-from magicdec.profiles.export.settings import REPLAY, EngineOptions, Export, wrong
+from magicdec.profiles.export.settings import REPLAY, EngineOptions, Export, check_rates, wrong
 
 NAME = "llama.cpp"
 KNOWN = {"--spec-type", "--spec-draft-model", "--spec-draft-n-max", "--spec-draft-n-min",
@@ -37,7 +36,7 @@ def render(plan: Plan, options: EngineOptions) -> Export:
     arguments += ["--spec-draft-n-max", str(gamma), "--spec-draft-n-min", "0",
                   "--spec-draft-p-min", "0"]  # fmt: skip
     if options.replay:
-        rates = ",".join(f"{rate:.6g}" for rate in plan.acceptance.rates[:gamma])
+        rates = ",".join(f"{rate:.6g}" for rate in plan.acceptance.falling[:gamma])
         arguments += ["--spec-synth-rates", rates]
         notes.append(REPLAY)
     return Export(shlex.join(arguments) + "\n", tuple(notes))

@@ -32,10 +32,10 @@ def header_notes(header: Header) -> Iterator[str]:
 def plan_notes(plan: Plan) -> Iterator[str]:
     yield from header_notes(plan.header)
     acceptance = plan.acceptance
-    rates = " ".join(f"{rate:.3f}" for rate in acceptance.rates)
-    steps = acceptance.drafted[0] if acceptance.drafted else 0
+    rates = " ".join(f"{rate:.3f}" for rate in acceptance.falling)
     yield f"drafter: {drafted_by(plan)}"
-    yield f"acceptance by position, unconditional, over {steps:,} steps: {rates or 'not measured'}"
+    said = f"acceptance by position, unconditional, over {acceptance.steps:,} steps"
+    yield f"{said}: {rates or 'not measured'}"
     yield (
         "transfers: acceptance, to the same model, text and drafter in any engine; for another "
         "drafter it is an assumption until it is measured there"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from magicdec.engine.errors import ConfigError
-from magicdec.profiles.export.acceptance import PooledAcceptance, pool
+from magicdec.profiles.costs.acceptance import AcceptanceCounts, pooled
 from magicdec.profiles.export.timings import Timing
 from magicdec.profiles.storage.drafter import Drafter
 from magicdec.profiles.storage.header import Header
@@ -42,8 +42,8 @@ class Plan:
     notes: tuple[str, ...] = field(default=())
 
     @property
-    def acceptance(self) -> PooledAcceptance:
-        return pool(self.cells)
+    def acceptance(self) -> AcceptanceCounts:
+        return pooled(cell.acceptance for cell in self.cells)
 
     @property
     def batches(self) -> list[int]:
@@ -113,36 +113,35 @@ def target_times(
     Acceptance is that of the nearest measured context (log scale). Also returns what was left
     out: γ beyond the measured positions.
     """
-    by_context: dict[int, list[Cell]] = defaultdict(list)
+    by_context: dict[int, list[AcceptanceCounts]] = defaultdict(list)
     for cell in cells:
         if cell.drafted:
-            by_context[cell.key.context].append(cell)
+            by_context[cell.key.context].append(cell.acceptance)
     if not by_context:
         raise ConfigError("no cell of the profile has acceptance; record it with gamma above 0")
-    pooled = {context: pool(found) for context, found in by_context.items()}
     times: dict[Place, dict[int, float]] = defaultdict(lambda: {0: 1.0})
     left_out = set()
     for timing in timings:
-        acceptance = _nearest(pooled, timing.context, lambda: pool(cells))
+        acceptance = _nearest(by_context, timing.context)
         place = times[timing.batch, timing.context]
         if timing.gamma > len(acceptance.drafted):
             left_out.add(timing.gamma)
             continue
-        step = timing.gamma * timing.draft + timing.verify
-        place[timing.gamma] = step / acceptance.length(timing.gamma) / timing.plain
+        step = timing.times.step(timing.gamma)
+        place[timing.gamma] = step / acceptance.length(timing.gamma) / timing.times.plain
     beyond = ", ".join(map(str, sorted(left_out)))
     notes = (f"left out γ {beyond}: no acceptance was measured so far",) if left_out else ()
     return dict(times), notes
 
 
 def _nearest(
-    pooled: Mapping[int, PooledAcceptance],
-    context: int | None,
-    everything: Callable[[], PooledAcceptance],
-) -> PooledAcceptance:
-    if context is None:
-        return everything()
-    return pooled[min(pooled, key=lambda known: abs(math.log(known / context)))]
+    by_context: Mapping[int, Sequence[AcceptanceCounts]], context: int | None
+) -> AcceptanceCounts:
+    """At the nearest context; of all where that does not matter."""
+    near: Iterable[int] = by_context
+    if context is not None:
+        near = [min(by_context, key=lambda known: abs(math.log(known / context)))]
+    return pooled(counts for known in near for counts in by_context[known])
 
 
 def _geometric_mean(values: Sequence[float]) -> float:

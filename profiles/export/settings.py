@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
 from magicdec.engine.errors import ConfigError
+from magicdec.engine.harmless import shown
 
 REPLAY = "replays the measured acceptance: for timing only, the generated text is worthless"
 
@@ -42,3 +44,11 @@ def is_count(value: object) -> TypeGuard[int]:
 def wrong(what: str, why: str) -> ConfigError:
     """An exported text that its engine would refuse."""
     return ConfigError(f"not valid for {what}: {why}")
+
+
+def check_rates(rates: Sequence[float], engine: str) -> None:
+    for rate in rates:
+        if not 0 <= rate <= 1:
+            raise wrong(engine, f"acceptance rates lie in 0..1, got {shown(rate)}")
+    if list(rates) != sorted(rates, reverse=True):
+        raise wrong(engine, "acceptance rates must not rise from one position to the next")

@@ -10,6 +10,7 @@ from magicdec.engine.bounded import read_bounded
 from magicdec.engine.config import MAX_GAMMA
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.harmless import clean
+from magicdec.profiles.costs.step_times import StepTimes
 from magicdec.profiles.costs.strict_toml import parse_toml
 from magicdec.profiles.csv_rows import csv_rows
 from magicdec.profiles.storage.fields import Fields, last_part
@@ -21,14 +22,12 @@ COLUMNS = ("batch", "context", "gamma", "plain_ms", "draft_ms", "verify_ms")
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds at one batch, context (None: any) and γ: T_T, T_D of one draft step, T_V."""
+    """At one batch, context (None: any) and γ; passes are all that is known of a step."""
 
     batch: int
     context: int | None
     gamma: int
-    plain: float
-    draft: float
-    verify: float
+    times: StepTimes[float]
 
 
 def read_timings(path: str | Path) -> tuple[Timing, ...]:
@@ -68,9 +67,7 @@ def _timing(fields: Fields) -> Timing:
         fields.integer("batch", 1, 100_000),
         fields.maybe("context", lambda name: fields.integer(name, 1, 100_000_000)),
         fields.integer("gamma", 1, MAX_GAMMA),
-        plain,
-        draft,
-        verify,
+        StepTimes(plain, draft, verify, 0.0, 0.0),
     )
 
 

@@ -62,7 +62,7 @@ def _ngram(plan: Plan, options: EngineOptions) -> Export:
 
 
 def replayed(plan: Plan, gamma: int) -> dict[str, Any]:
-    rates = [round(rate, 6) for rate in plan.acceptance.rates[:gamma]]
+    rates = [round(rate, 6) for rate in plan.acceptance.falling[:gamma]]
     return {"rejection_sample_method": "synthetic", RATES: rates}
 
 

@@ -13,9 +13,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from magicdec.engine.harmless import shown
-from magicdec.profiles.export.acceptance import check_rates
 from magicdec.profiles.export.schema import Strict, one_of
-from magicdec.profiles.export.settings import wrong
+from magicdec.profiles.export.settings import check_rates, wrong
 from magicdec.profiles.export.vllm_names import (
     ATTENTION_BACKENDS,
     KV_DTYPES,

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from magicdec.engine.request import Request
 from magicdec.profiles.calibrated import Calibration
 from magicdec.profiles.costs.shapes import ModelShape
+from magicdec.profiles.costs.step_times import StepTimes
 from magicdec.profiles.lookup_prediction import expected_of_lookup
 from magicdec.profiles.run_prediction import Work, assume, full_step, predict_run
 from magicdec.profiles.storage.drafter import NO_TREE
-from magicdec.profiles.storage.schema import CellKey, Predicted, StepTimes
+from magicdec.profiles.storage.schema import CellKey, Predicted
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +43,11 @@ class Predictor:
         work = Work.of(key.drafter, key.gamma, requests, key.batch, new_tokens, model)
         step = full_step(self.calibration, work)
         times = StepTimes(
-            plain=float(step.plain.total),
-            draft=float(step.draft.total),
-            verify=float(step.verify.total),
-            select=float(key.gamma * step.select + step.refresh),
+            plain=float(step.plain),
+            draft=float(step.draft_pass.total),
+            verify=float(step.verify),
+            select=float(key.gamma * step.search + step.refresh),
+            rest=None,
         )
         if key.kind == "layers":  # what is accepted of an early exit cannot be assumed
             return Predicted(None, times)

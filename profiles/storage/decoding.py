@@ -10,17 +10,18 @@ from typing import Literal
 from magicdec.engine.config import LOOKUP, MAX_GAMMA, MAX_TREE_NODES, SELF
 from magicdec.engine.events import PHASES, PhaseTimes
 from magicdec.engine.gamma.policy import FIXED
+from magicdec.profiles.costs.step_times import NOT_MEASURED, Seen, StepTimes
 from magicdec.profiles.storage.drafter import FULL, NO_TREE
 from magicdec.profiles.storage.fields import COUNT, Fields, last_part, model_name
 from magicdec.profiles.storage.header import Grid, Header, Source
 from magicdec.profiles.storage.schema import (
+    STEP,
     Cell,
     CellKey,
     Predicted,
     Prefill,
     Repeat,
     Sample,
-    StepTimes,
     Verdict,
 )
 
@@ -162,12 +163,12 @@ def _phase(phases: Fields, name: str) -> float:
     return phases.seconds(name)
 
 
-def _step(fields: Fields) -> StepTimes:
+def _step(fields: Fields) -> Seen:
     times = fields.maybe("step_s", fields.inner)
     if times is None:
-        return StepTimes()
-    names = ("plain", "draft", "verify", "select")
-    return StepTimes(*(times.maybe(name, times.seconds) for name in names))
+        return NOT_MEASURED
+    plain, draft, verify, select = (times.maybe(name, times.seconds) for name in STEP)
+    return StepTimes(plain, draft, verify, select, None)
 
 
 def _predicted(fields: Fields) -> Predicted:

@@ -6,10 +6,12 @@ from dataclasses import asdict
 from typing import Any
 
 from magicdec.engine.events import PHASES
+from magicdec.profiles.costs.step_times import Seen
 from magicdec.profiles.storage.drafter import draft_name, policy_name
 from magicdec.profiles.storage.header import Header
 from magicdec.profiles.storage.schema import (
     SCHEMA,
+    STEP,
     Cell,
     CellKey,
     Predicted,
@@ -64,7 +66,7 @@ def cell_to_json(cell: Cell) -> dict[str, Any]:
         if cell.drafted
         else None,
         "gamma": {"mean": cell.mean_gamma},
-        "step_s": asdict(cell.step),
+        "step_s": _step(cell.step),
         "peak_memory_bytes": cell.peak_memory_bytes,
         "predicted": _predicted(cell.predicted),
         "prefill": None if cell.prefill is None else asdict(cell.prefill),
@@ -109,7 +111,11 @@ def _sample(sample: Sample) -> dict[str, Any]:
 def _predicted(predicted: Predicted | None) -> dict[str, Any] | None:
     if predicted is None:
         return None
-    return {"speedup": predicted.speedup, "step_s": asdict(predicted.step)}
+    return {"speedup": predicted.speedup, "step_s": _step(predicted.step)}
+
+
+def _step(step: Seen) -> dict[str, float | None]:
+    return {name: getattr(step, name) for name in STEP}
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:

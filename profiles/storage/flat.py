@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from magicdec.profiles.costs.step_times import Seen
 from magicdec.profiles.storage.drafter import NO_TREE
 from magicdec.profiles.storage.header import Scalar
-from magicdec.profiles.storage.schema import Cell, StepTimes
+from magicdec.profiles.storage.schema import STEP, Cell
 
 
 def flat(cell: Cell) -> dict[str, Scalar]:
@@ -69,9 +70,8 @@ def lossless_word(cell: Cell) -> str:
     return "ties" if verdict.ok else "failed"
 
 
-def _times(step: StepTimes) -> dict[str, Scalar]:
-    names = ("plain", "draft", "verify", "select")
-    values = {name: getattr(step, name) for name in names}
+def _times(step: Seen) -> dict[str, Scalar]:
+    values = {name: getattr(step, name) for name in STEP}
     return {
         f"{name}_ms": None if value is None else round(value * 1e3, 6)
         for name, value in values.items()

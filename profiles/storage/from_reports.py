@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
-from itertools import zip_longest
 
 from magicdec.engine.events import StepFinished
 from magicdec.engine.report import RunReport
 from magicdec.engine.verdict import Losslessness
+from magicdec.profiles.costs.acceptance import summed
+from magicdec.profiles.costs.step_times import NOT_MEASURED, Seen, StepTimes
 from magicdec.profiles.storage.schema import (
     Cell,
     CellKey,
@@ -16,8 +17,8 @@ from magicdec.profiles.storage.schema import (
     Prefill,
     Repeat,
     Sample,
-    StepTimes,
     Verdict,
+    median_of,
 )
 
 
@@ -25,7 +26,7 @@ def cell_of(
     key: CellKey,
     passes: Sequence[tuple[RunReport | None, RunReport]],
     *,
-    step: StepTimes | None = None,
+    step: Seen = NOT_MEASURED,
     lossless: Losslessness | None = None,
     predicted: Predicted | None = None,
     peak_memory_bytes: int | None = None,
@@ -41,9 +42,9 @@ def cell_of(
             Repeat(None if plain is None else sample_of(plain), sample_of(speculative))
             for plain, speculative in passes
         ),
-        drafted_per_position=_summed(report.drafted_per_position for report in spec),
-        accepted_per_step=_summed(report.histogram for report in spec),
-        step=step or StepTimes(),
+        drafted_per_position=summed(report.drafted_per_position for report in spec),
+        accepted_per_step=summed(report.histogram for report in spec),
+        step=step,
         peak_memory_bytes=peak_memory_bytes,
         predicted=predicted,
         prefill=prefill,
@@ -83,7 +84,7 @@ def verdict_of(lossless: Losslessness | None) -> Verdict:
     return Verdict(True, lossless.identical, lossless.ok, lossless.reason)
 
 
-def step_times(plain: Iterable[StepFinished], speculative: Iterable[StepFinished]) -> StepTimes:
+def step_times(plain: Iterable[StepFinished], speculative: Iterable[StepFinished]) -> Seen:
     """Medians over the steps of any number of passes; None where there was no such step. Of
     selection the mean: what chooses once does so in a row's first step alone.
 
@@ -94,16 +95,9 @@ def step_times(plain: Iterable[StepFinished], speculative: Iterable[StepFinished
     most = max((step.gamma for step in steps), default=0)
     full = [step.phases for step in steps if most and step.gamma == most]
     return StepTimes(
-        _median([step.phases.decode for step in plain]),
-        _median([phases.draft / most for phases in full]),
-        _median([phases.verify for phases in full]),
+        median_of([step.phases.decode for step in plain]),
+        median_of([phases.draft / most for phases in full]),
+        median_of([phases.verify for phases in full]),
         statistics.mean(phases.select for phases in full) if full else None,
+        rest=None,
     )
-
-
-def _summed(counts: Iterable[Sequence[int]]) -> tuple[int, ...]:
-    return tuple(map(sum, zip_longest(*counts, fillvalue=0)))
-
-
-def _median(values: Sequence[float]) -> float | None:
-    return statistics.median(values) if values else None

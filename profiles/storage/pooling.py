@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
-from itertools import zip_longest
+from dataclasses import replace
 
 from magicdec.profiles.calibrated import FINGERPRINT
+from magicdec.profiles.costs.acceptance import summed
+from magicdec.profiles.costs.step_times import StepTimes
 from magicdec.profiles.storage.header import Header
-from magicdec.profiles.storage.schema import Cell, CellKey, Profile, StepTimes, Verdict
+from magicdec.profiles.storage.schema import Cell, CellKey, Profile, Verdict, median_of
 
 Subject = tuple[object, ...]
 
@@ -47,24 +47,12 @@ def _one(cells: Sequence[Cell]) -> Cell:
     return replace(
         done[0],
         repeats=tuple(repeat for cell in done for repeat in cell.repeats),
-        drafted_per_position=_summed([cell.drafted_per_position for cell in done]),
-        accepted_per_step=_summed([cell.accepted_per_step for cell in done]),
-        step=StepTimes(*(
-            _median([getattr(cell.step, field.name) for cell in done])
-            for field in fields(StepTimes)
-        )),
+        drafted_per_position=summed([cell.drafted_per_position for cell in done]),
+        accepted_per_step=summed([cell.accepted_per_step for cell in done]),
+        step=StepTimes(*map(median_of, zip(*(cell.step.parts for cell in done), strict=True))),
         peak_memory_bytes=max(peaks, default=None),
         lossless=_worst([cell.lossless for cell in done]),
-    )  # fmt: skip
-
-
-def _summed(counts: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    return tuple(map(sum, zip_longest(*counts, fillvalue=0)))
-
-
-def _median(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None
+    )
 
 
 def _worst(verdicts: Sequence[Verdict]) -> Verdict:

@@ -8,10 +8,13 @@ from dataclasses import astuple, dataclass, field, fields
 from typing import Literal
 
 from magicdec.engine.events import PhaseTimes
+from magicdec.profiles.costs.acceptance import AcceptanceCounts
+from magicdec.profiles.costs.step_times import NOT_MEASURED, Seen
 from magicdec.profiles.storage.drafter import NO_TREE, Drafter
 from magicdec.profiles.storage.header import Header
 
 SCHEMA = "magicdec.profile/2"
+STEP = ("plain", "draft", "verify", "select")  # what a file has of the times of a step
 OLDER = ("magicdec.profile/1",)  # without `draft`, `draft_kv`: the model itself over a selection
 
 
@@ -98,19 +101,6 @@ class Repeat:
 
 
 @dataclass(frozen=True, slots=True)
-class StepTimes:
-    """Seconds of a T_T plain step, T_D one draft step, T_V verify pass, and selection per step.
-
-    See `from_reports.step_times` for what each holds.
-    """
-
-    plain: float | None = None
-    draft: float | None = None
-    verify: float | None = None
-    select: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Prefill:
     """Of a cell's rows, before anything was timed. Of `prompt_tokens` so many were there already:
     shared by rows, or kept from another cell or run. With none reused the seconds are a prefill's,
@@ -126,7 +116,7 @@ class Predicted:
     """What the cost model said before the cell was measured."""
 
     speedup: float | None = None
-    step: StepTimes = field(default_factory=StepTimes)
+    step: Seen = NOT_MEASURED
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +140,7 @@ class Cell:
     repeats: tuple[Repeat, ...] = ()
     drafted_per_position: tuple[int, ...] = ()  # [i]: row-steps that drafted position i + 1
     accepted_per_step: tuple[int, ...] = ()  # [a]: row-steps that accepted exactly a tokens
-    step: StepTimes = field(default_factory=StepTimes)
+    step: Seen = NOT_MEASURED
     peak_memory_bytes: int | None = None
     predicted: Predicted | None = None
     prefill: Prefill | None = None
@@ -179,10 +169,15 @@ class Cell:
         )
 
     @property
+    def acceptance(self) -> AcceptanceCounts:
+        """Of the positions that were drafted."""
+        drafted = tuple(filter(None, self.drafted_per_position))
+        return AcceptanceCounts(drafted, self.accepted_per_position[: len(drafted)])
+
+    @property
     def acceptance_rate_per_position(self) -> tuple[float, ...]:
         """Unconditional, as vLLM's; of the row-steps that drafted so far."""
-        pairs = zip(self.accepted_per_position, self.drafted_per_position, strict=True)
-        return tuple(accepted / drafted for accepted, drafted in pairs if drafted)
+        return self.acceptance.shares
 
     @property
     def acceptance_rate(self) -> float | None:
@@ -219,19 +214,19 @@ class Cell:
     @property
     def speedup(self) -> float | None:
         """Median over the repeats."""
-        return _median(self.samples(lambda repeat: repeat.speedup))
+        return median_of(self.samples(lambda repeat: repeat.speedup))
 
     @property
     def speedup_end_to_end(self) -> float | None:
-        return _median(self.samples(lambda repeat: repeat.speedup_end_to_end))
+        return median_of(self.samples(lambda repeat: repeat.speedup_end_to_end))
 
     @property
     def tokens_per_s(self) -> float | None:
-        return _median(self.samples(lambda repeat: repeat.speculative.tokens_per_s))
+        return median_of(self.samples(lambda repeat: repeat.speculative.tokens_per_s))
 
     @property
     def plain_tokens_per_s(self) -> float | None:
-        return _median(self.samples(lambda r: r.plain.tokens_per_s if r.plain else None))
+        return median_of(self.samples(lambda r: r.plain.tokens_per_s if r.plain else None))
 
     def samples(self, of: Callable[[Repeat], float | None]) -> tuple[float, ...]:
         """One figure per repeat, without those that were not measured."""
@@ -251,6 +246,7 @@ class Profile:
         return tuple(cell for cell in self.cells if cell.status == "ok")
 
 
-def _median(values: Iterable[float]) -> float | None:
-    found = list(values)
+def median_of(values: Iterable[float | None]) -> float | None:
+    """Of those that are known."""
+    found = [value for value in values if value is not None]
     return statistics.median(found) if found else None

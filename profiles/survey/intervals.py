@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from magicdec.profiles.survey.replay import Walk, pooled
+from magicdec.profiles.costs.acceptance import AcceptanceCounts, pooled
 
 LEVEL = 0.95
 
 
-def length_interval(walks: Sequence[Walk]) -> tuple[float, float] | None:
+def length_interval(walks: Sequence[AcceptanceCounts]) -> tuple[float, float] | None:
     """The mean acceptance length's, over rows with Student's t; None for one row.
 
     A length Ω lies between 1 and γ + 1, and often near the end. The interval is therefore
@@ -38,6 +38,6 @@ def length_interval(walks: Sequence[Walk]) -> tuple[float, float] | None:
     return 1 + gamma * float(low), 1 + gamma * float(high)
 
 
-def _share(walks: Sequence[Walk], gamma: int) -> float:
+def _share(walks: Sequence[AcceptanceCounts], gamma: int) -> float:
     """(Ω - 1) / γ of the rows together."""
-    return (pooled(walks).mean_acceptance_length - 1) / gamma
+    return (pooled(walks).mean_length - 1) / gamma

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from magicdec.engine.ngram import continuation
-from magicdec.profiles.survey.replay import Walk
+from magicdec.profiles.costs.acceptance import AcceptanceCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Row:
     tokens: Sequence[int]
 
 
-def lookup_walk(row: Row, gamma: int) -> Walk:
+def lookup_walk(row: Row, gamma: int) -> AcceptanceCounts:
     """Counts of the steps that draft; others emit one token each."""
     text = np.array([*row.prompt, *row.tokens], np.int64)
     drafted, accepted = np.zeros(gamma), np.zeros(gamma)
@@ -36,7 +36,7 @@ def lookup_walk(row: Row, gamma: int) -> Walk:
         drafted[: len(draft)] += 1
         accepted[:hits] += 1
         at += hits + 1
-    return Walk(drafted, accepted)
+    return AcceptanceCounts(tuple(drafted.tolist()), tuple(accepted.tolist()))
 
 
 def lookup_hits(row: Row) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

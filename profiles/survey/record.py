@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from magicdec.engine.report import RunReport
+from magicdec.profiles.costs.acceptance import pooled
 from magicdec.profiles.survey.intervals import LEVEL, length_interval
-from magicdec.profiles.survey.replay import pooled
 from magicdec.profiles.survey.surveying import TRACE_GAMMA, Surveyed
 
 SURVEY_SCHEMA = "magicdec.survey/1"
@@ -29,8 +29,7 @@ def estimates(result: Surveyed, gammas: Sequence[int]) -> list[Estimate]:
     for gamma in gammas:
         walks = result.walks(gamma)
         both = pooled(walks)
-        rates = tuple(both.acceptance_rate_per_position)
-        found.append(Estimate(gamma, both.mean_acceptance_length, length_interval(walks), rates))
+        found.append(Estimate(gamma, both.mean_length, length_interval(walks), both.shares))
     return found
 
 

@@ -20,13 +20,14 @@ from magicdec.engine.report import Recorder, RunReport
 from magicdec.engine.request import Request
 from magicdec.engine.selectors.base import DynamicSelector
 from magicdec.engine.session import Session
+from magicdec.profiles.costs.acceptance import AcceptanceCounts
 from magicdec.profiles.storage.drafter import MEASURED_BY, kind_of
 from magicdec.profiles.survey.drafter import Drafter
 from magicdec.profiles.survey.forced import BLOCK, chances, kept
 from magicdec.profiles.survey.lookup import Row, lookup_hits, lookup_walk
 from magicdec.profiles.survey.own_cache import own_cache_chances
 from magicdec.profiles.survey.reading import WIDTH, Reader, SteppingReader, TargetReader
-from magicdec.profiles.survey.replay import Kept, Walk, walk
+from magicdec.profiles.survey.replay import Kept, walk
 from magicdec.profiles.survey.scores import Scores
 from magicdec.profiles.survey.trace import TracedRow, traced_rows
 from magicdec.profiles.survey.unrolled import unrolled
@@ -51,7 +52,7 @@ class Surveyed:
         every = np.concatenate(self.kept)
         return float(every.mean()) if len(every) else None
 
-    def walks(self, gamma: int) -> list[Walk]:
+    def walks(self, gamma: int) -> list[AcceptanceCounts]:
         if self.texts:
             return [lookup_walk(row, gamma) for row in self.texts]
         return [walk(row, gamma) for row in self.kept]

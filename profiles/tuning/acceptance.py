@@ -9,9 +9,9 @@ import torch
 
 from magicdec.engine.config import DecodeConfig, DraftWeights
 from magicdec.engine.drafter import draft_weights
+from magicdec.profiles.costs.acceptance import pooled
 from magicdec.profiles.survey.drafter import Drafter
 from magicdec.profiles.survey.intervals import length_interval
-from magicdec.profiles.survey.replay import pooled
 from magicdec.profiles.survey.surveying import Surveyed
 from magicdec.profiles.tuning.evidence import Evidence
 
@@ -51,12 +51,11 @@ def evidence(surveyed: Surveyed, gamma: int) -> Evidence:
     tokens = tuple(len(row) for row in surveyed.kept)
     # Each token of a row is an accepted draft or the one that its step adds.
     steps = tuple(
-        count - float(walk.accepted.sum()) for count, walk in zip(tokens, walks, strict=True)
+        count - float(sum(walk.accepted)) for count, walk in zip(tokens, walks, strict=True)
     )
-    rates = tuple(every.acceptance_rate_per_position)
     if surveyed.texts:
         emitted, taken = sum(tokens), sum(steps)
         length, share = (emitted / taken, every.steps / taken) if taken else (1.0, 0.0)
-        return Evidence(gamma, tokens, steps, length, None, rates, share)
-    length = every.mean_acceptance_length
-    return Evidence(gamma, tokens, steps, length, length_interval(walks), rates)
+        return Evidence(gamma, tokens, steps, length, None, every.shares, share)
+    interval = length_interval(walks)
+    return Evidence(gamma, tokens, steps, every.mean_length, interval, every.shares)

@@ -6,13 +6,13 @@ steps take here and now, so that each run makes it clearer which candidate deser
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from magicdec.engine.config import LOOKUP
+from magicdec.profiles.costs import step_times
+from magicdec.profiles.costs.step_times import Factors, Seen
 from magicdec.profiles.storage.drafter import Drafter
-from magicdec.profiles.storage.schema import StepTimes
 from magicdec.profiles.tuning.choosing import fitting
 from magicdec.profiles.tuning.objective import Objective
 from magicdec.profiles.tuning.pricing import Option
@@ -21,43 +21,17 @@ DRIFT = 1.25  # a calibration that is off by more deserves a word
 MOST_ALIKE = 2  # runs of one drafter: neighbouring γ say little about other drafters
 
 
-@dataclass(frozen=True, slots=True)
-class Factors:
-    """Measured by predicted seconds; drafts by `_passes_of`."""
-
-    plain: float = 1.0
-    verify: float = 1.0
-    draft: float = 1.0
-    by_passes: dict[str, float] = field(default_factory=dict)
+def factors(seen: Sequence[tuple[Option, Seen]]) -> Factors:
+    """From runs beside their predictions."""
+    pairs = ((_passes_of(option.candidate.drafter), option.price, took) for option, took in seen)
+    return step_times.factors(pairs, apart=(LOOKUP,))
 
 
-def factors(seen: Sequence[tuple[Option, StepTimes]]) -> Factors:
-    """From runs beside their predictions: geometric means.
-
-    Passes that were not measured are taken to be off as plain steps are: what makes a machine
-    slower than it was on the day of its calibration slows all of them.
-    """
-    drafts: dict[str, list[float]] = {}
-    for option, times in seen:
-        drafter = option.candidate.drafter
-        if drafter is not None and times.draft and option.price.draft:
-            drafts.setdefault(_passes_of(drafter), []).append(times.draft / option.price.draft)
-    verify = [
-        times.verify / option.price.verify for option, times in seen
-        if not option.candidate.plain and times.verify and option.price.verify
-    ]  # fmt: skip
-    plain = [times.plain / option.price.plain for option, times in seen if times.plain]
-    every = [ratio for kind, ratios in drafts.items() if kind != LOOKUP for ratio in ratios]
-    general = _mean(plain)
-    return Factors(
-        general, _mean(verify, general), _mean(every, general),
-        {kind: _mean(ratios) for kind, ratios in drafts.items()},
-    )  # fmt: skip
-
-
-def _passes_of(drafter: Drafter) -> str:
+def _passes_of(drafter: Drafter | None) -> str:
     """What drafts are alike in: who drafts, with which weights. Lookup runs no pass at all."""
-    return LOOKUP if drafter.kind == "lookup" else f"{drafter.draft} {drafter.draft_weights}"
+    if drafter is None or drafter.kind == "lookup":
+        return LOOKUP
+    return f"{drafter.draft} {drafter.draft_weights}"
 
 
 def drift(found: Factors) -> float | None:
@@ -68,12 +42,7 @@ def drift(found: Factors) -> float | None:
 def corrected(option: Option, found: Factors) -> Option:
     """The option at the corrected step times; its acceptance and its selection stay."""
     price, gamma = option.price, option.candidate.gamma
-    drafter = option.candidate.drafter
-    draft = found.by_passes.get(_passes_of(drafter), found.draft) if drafter else 1.0
-    changed = replace(
-        price, plain=price.plain * found.plain, draft=price.draft * draft,
-        verify=price.verify * found.verify,
-    )  # fmt: skip
+    changed = found.corrected(price, _passes_of(option.candidate.drafter))
     share = changed.step(gamma) / price.step(gamma)
     stepping = option.seconds - option.selection_s
     seconds = stepping * share + option.selection_s
@@ -85,7 +54,7 @@ def corrected(option: Option, found: Factors) -> Option:
 
 
 def next_to_run(
-    options: Iterable[Option], seen: Sequence[tuple[Option, StepTimes]], objective: Objective
+    options: Iterable[Option], seen: Sequence[tuple[Option, Seen]], objective: Objective
 ) -> Option | None:
     """The most promising draft that has not run, by what the runs so far say of the step times.
 
@@ -105,7 +74,3 @@ def next_to_run(
         return objective.allows(here), objective.value(here)
 
     return max(left, key=promise, default=None)
-
-
-def _mean(ratios: Sequence[float], otherwise: float = 1.0) -> float:
-    return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else otherwise

@@ -11,10 +11,10 @@ from magicdec.profiles.calibrated import Calibration
 from magicdec.profiles.costs.passes import forward
 from magicdec.profiles.costs.shapes import ModelShape
 from magicdec.profiles.costs.speculation import Drafting, step_costs
+from magicdec.profiles.costs.step_times import StepTimes
 from magicdec.profiles.drafter_costs import Row, drafting_of, layers_of
 from magicdec.profiles.storage.drafter import Drafter
 from magicdec.profiles.tuning.candidate import Candidate, Place
-from magicdec.profiles.tuning.pricing import StepPrice
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +28,10 @@ class CalibratedPrices:
     growth: float
     models: Mapping[str, ModelShape] = field(default_factory=dict)
 
-    def __call__(self, candidate: Candidate, place: Place) -> Sequence[StepPrice]:
+    def __call__(self, candidate: Candidate, place: Place) -> Sequence[StepTimes[float]]:
         found, drafter = self.calibration, candidate.drafter
-        prompt = self.prompts.get(place.context, float(place.context))
-        costs = step_costs(
+        prompt = self._prompt(place)
+        return step_costs(
             found.model, found.hardware,
             Drafting() if drafter is None else drafting_of(
                 drafter, found.model, Row(prompt, self.growth), found.kv_bytes,
@@ -39,32 +39,28 @@ class CalibratedPrices:
             ),
             rows=np.arange(1, place.batch + 1), context=prompt + self.growth,
             gamma=candidate.gamma, weight_bytes=found.weight_bytes, kv_bytes=found.kv_bytes,
-        )  # fmt: skip
-        totals = (
-            costs.plain.total, costs.draft.total + costs.select, costs.verify.total,
-            np.broadcast_to(costs.rest, costs.plain.total.shape),
-        )  # fmt: skip
-        select = 0.0 if drafter is None else self._once(drafter, prompt)
-        return [
-            StepPrice(float(plain), float(draft), float(verify), float(rest), select)
-            for plain, draft, verify, rest in zip(*totals, strict=True)
-        ]
+        ).cells()  # fmt: skip
 
     def unknown(self, drafter: Drafter) -> bool:
         """Whether its one-off selection was not measured, and is priced at nothing."""
-        selector = _selector(drafter)
+        selector = None if drafter.budget is None else drafter.selector
         return selector is not None and self.calibration.selection(selector) is None
 
-    def _once(self, drafter: Drafter, prompt: float) -> float:
+    def _prompt(self, place: Place) -> float:
+        return self.prompts.get(place.context, float(place.context))
+
+    def once(self, candidate: Candidate, place: Place) -> float:
         """Seconds that admitting a row takes: its selection, in proportion to the layers that it
         is made in, and the prefill of another model's own cache."""
+        drafter, prompt = candidate.drafter, self._prompt(place)
+        if drafter is None:
+            return 0.0
         found, own = self.calibration, self.models.get(drafter.draft)
         layers = own.layers if own else found.model.layers
         if drafter.kind == "layers":
             layers = layers_of(drafter, found.model)
-        selector = _selector(drafter)
-        known = None if selector is None else found.selection(selector)
-        select = 0.0 if known is None else known.seconds(prompt) * layers / found.model.layers
+        select = found.selecting(drafter.selector, drafter.budget, prompt)
+        select = select * layers / found.model.layers
         if own is None:
             return select
         prefill = forward(
@@ -72,8 +68,3 @@ class CalibratedPrices:
             weight_bytes=found.weight_bytes, kv_bytes=found.kv_bytes,
         )  # fmt: skip
         return select + float(prefill.total)
-
-
-def _selector(drafter: Drafter) -> str | None:
-    """What selects; None where nothing is left out."""
-    return None if drafter.budget is None else drafter.selector

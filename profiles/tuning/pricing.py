@@ -6,36 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from magicdec.profiles.costs.step_times import StepTimes
 from magicdec.profiles.tuning.candidate import PLAIN, Candidate, Place
 from magicdec.profiles.tuning.evidence import Evidence
 from magicdec.profiles.tuning.schedule import Run, schedule, stretched
 
 
-@dataclass(frozen=True, slots=True)
-class StepPrice:
-    """Seconds with a certain number of rows. `rest`: a speculative step besides its passes;
-    `select`: the one-off selection of a row, before its first step."""
-
-    plain: float
-    draft: float = 0.0
-    verify: float = 0.0
-    rest: float = 0.0
-    select: float = 0.0
-
-    def step(self, gamma: int) -> float:
-        """One step: plain for γ 0."""
-        return gamma * self.draft + self.verify + self.rest if gamma else self.plain
-
-    def needed(self, gamma: int) -> float:
-        """Ω at which speculation breaks even, selection left out."""
-        return self.step(gamma) / self.plain
-
-
 class Prices(Protocol):
     """What a machine's steps take."""
 
-    def __call__(self, candidate: Candidate, place: Place) -> Sequence[StepPrice]:
+    def __call__(self, candidate: Candidate, place: Place) -> Sequence[StepTimes[float]]:
         """For 1, 2, ... `place.batch` rows at that context."""
+
+    def once(self, candidate: Candidate, place: Place) -> float:
+        """Before a row's first step: its selection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +44,11 @@ class Option:
     place: Place
     candidate: Candidate
     memory: Memory
-    price: StepPrice  # with a full batch
+    price: StepTimes[float]  # with a full batch
     tokens: int
     seconds: float
     plain_seconds: float
+    once: float = 0.0  # selection of a row, before its first step
     selection_s: float = 0.0  # of all rows, part of `seconds`
     tpot: float  # seconds, mean over rows
     row_seconds: tuple[float, ...]  # of the surveyed rows, each by itself in a full batch
@@ -105,7 +90,7 @@ def price(
     def run(needed: Sequence[float]) -> Run:
         return schedule(_rows(needed, place.batch), step_s, place.batch)
 
-    after, select = run(evidence.steps), option.price.select
+    after, select = run(evidence.steps), prices.once(candidate, place)
     selection = len(tokens) * select
     wait = min(place.batch, len(tokens)) * select
     ends = None
@@ -116,7 +101,7 @@ def price(
         )
         ends = (low, high)
     return replace(
-        option, seconds=after.seconds + selection, selection_s=selection,
+        option, seconds=after.seconds + selection, once=select, selection_s=selection,
         tpot=_tpot(after, tokens, wait),
         row_seconds=tuple(count * step_s[-1] + select for count in evidence.steps),
         length=evidence.length, interval=evidence.interval, range=ends,
@@ -124,7 +109,7 @@ def price(
     )  # fmt: skip
 
 
-def _mixed(steps: Sequence[StepPrice], drafting: float) -> list[StepPrice]:
+def _mixed(steps: Sequence[StepTimes[float]], drafting: float) -> list[StepTimes[float]]:
     """A step in which no row drafts verifies nothing: it is one of plain decoding."""
     if drafting == 1:
         return list(steps)

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from magicdec.engine.config import DecodeConfig
+from magicdec.profiles.costs.step_times import Factors
 from magicdec.profiles.storage.schema import Cell
 from magicdec.profiles.survey.drafter import Drafter
 from magicdec.profiles.tuning.candidate import Place
 from magicdec.profiles.tuning.choosing import Ranking, fitting, predicted_differ, rank
-from magicdec.profiles.tuning.correcting import Factors, corrected, factors
+from magicdec.profiles.tuning.correcting import corrected, factors
 from magicdec.profiles.tuning.objective import Objective, Rated
 from magicdec.profiles.tuning.pricing import Option
 from magicdec.profiles.tuning.variants import Change, Variant

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
+from magicdec.profiles.costs.step_times import StepTimes
 from magicdec.profiles.storage.schema import Sample
-from magicdec.profiles.tuning.pricing import Option, StepPrice
+from magicdec.profiles.tuning.pricing import Option
 from magicdec.profiles.tuning.verdict import Measured
 
 
@@ -24,9 +25,7 @@ def as_ran(option: Option, mine: Measured, selecting: float = 0.0) -> Option:
     gamma = option.candidate.gamma
     plain = median(before.seconds / before.steps for _, before in rounds)
     steps = [_step(after, before, gamma, selecting) for after, before in rounds]
-    step = StepPrice(
-        plain, *(plain * median(getattr(one, name) for one in steps) for name in _PARTS)
-    )
+    step = StepTimes(*(plain * median(part) for part in zip(*steps, strict=True)))
     selected = median(_once(after, selecting) / after.seconds for after, _ in rounds)
     seconds = median(after.seconds for after, _ in rounds)
     return replace(
@@ -36,15 +35,12 @@ def as_ran(option: Option, mine: Measured, selecting: float = 0.0) -> Option:
     )  # fmt: skip
 
 
-_PARTS = ("draft", "verify", "rest")
-
-
-def _step(after: Sample, before: Sample, gamma: int, selecting: float) -> StepPrice:
-    """In plain steps of the same round."""
+def _step(after: Sample, before: Sample, gamma: int, selecting: float) -> tuple[float, ...]:
+    """The parts of a step in plain steps of the same round."""
     phases, unit = after.phases, after.steps * step_s(before)
     drafting = phases.draft + phases.select - _once(after, selecting)
     rest = phases.commit + phases.other
-    return StepPrice(1.0, drafting / gamma / unit, phases.verify / unit, rest / unit)
+    return 1.0, drafting / gamma / unit, phases.verify / unit, 0.0, rest / unit
 
 
 def _once(sample: Sample, selecting: float) -> float:

@@ -93,9 +93,10 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
 
 
 def _option(option: Option) -> dict[str, Any]:
-    price = asdict(option.price)
-    if option.candidate.plain:
-        price = {"plain": option.price.plain}
+    price = {"plain": option.price.plain}
+    if not option.candidate.plain:
+        price |= {name: getattr(option.price, name) for name in ("draft", "verify", "rest")}
+        price["select"] = option.once
     return {
         "batch": option.place.batch,
         **_candidate(option.candidate),

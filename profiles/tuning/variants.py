@@ -13,11 +13,12 @@ from typing import Any, Protocol
 
 from magicdec.engine.config import LOOKUP, SELF
 from magicdec.engine.selection import chosen_once
+from magicdec.profiles.costs.step_times import Factors
 from magicdec.profiles.gamma_names import policy_of
 from magicdec.profiles.storage.drafter import kind_of
 from magicdec.profiles.tuning.candidate import Candidate, Place
 from magicdec.profiles.tuning.choosing import fitting
-from magicdec.profiles.tuning.correcting import Factors, corrected
+from magicdec.profiles.tuning.correcting import corrected
 from magicdec.profiles.tuning.objective import Objective, Rated
 from magicdec.profiles.tuning.pricing import Memory, Option
 from magicdec.profiles.tuning.verdict import Measured

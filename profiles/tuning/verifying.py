@@ -9,9 +9,10 @@ from typing import Protocol
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.events import Event, StepFinished
 from magicdec.engine.verdict import Losslessness
+from magicdec.profiles.costs.step_times import Seen, StepTimes
 from magicdec.profiles.passes import Pass, Passes, full_steps
 from magicdec.profiles.storage.from_reports import cell_of, sample_of
-from magicdec.profiles.storage.schema import Cell, Predicted, StepTimes
+from magicdec.profiles.storage.schema import Cell, Predicted
 from magicdec.profiles.tuning.allowance import Allowance
 from magicdec.profiles.tuning.candidate import PLAIN, Candidate, Place
 from magicdec.profiles.tuning.correcting import corrected, factors, next_to_run
@@ -120,7 +121,7 @@ class Verification:
     def plain(self) -> Option:
         return next(option for option in self.pool if option.candidate.plain)
 
-    def seen(self) -> list[tuple[Option, StepTimes]]:
+    def seen(self) -> list[tuple[Option, Seen]]:
         """The first runs beside their predictions; [] before plain decoding ran."""
         if PLAIN not in self.done:
             return []
@@ -217,4 +218,4 @@ def _predicted(trial: Trial) -> Predicted | None:
     if isinstance(trial, Variant):
         return None
     price = trial.price
-    return Predicted(trial.speedup, StepTimes(price.plain, price.draft, price.verify))
+    return Predicted(trial.speedup, StepTimes(price.plain, price.draft, price.verify, None, None))

@@ -10,6 +10,7 @@ import pytest
 from magicdec.profiles.bench.steps import SelectSample, StepSample, Visit
 from magicdec.profiles.calibration_fit import fit_calibration
 from magicdec.profiles.costs.speculation import Drafting, step_costs
+from magicdec.profiles.costs.step_times import StepTimes
 
 ACCEPTANCE = 0.8
 
@@ -28,12 +29,12 @@ def measured(made, noise, seed=0, kinds=("int8", "same")):
             made.model, made.hardware, drafting, rows=rows, context=visit.context, gamma=gamma,
             weight_bytes=4, kv_bytes=4,
         )  # fmt: skip
+        draft, verify = (drift * jitter() * float(s) for s in (costs.draft, costs.verify))
+        rest = drift * made.hardware.constants.step_s
         hits = random.random((rows, gamma)) < ACCEPTANCE
         return StepSample(
             visit, rows, gamma, weights, visit.context, held - max(0, gamma - 1) / 2,
-            drift * jitter() * float(costs.draft.total),
-            drift * jitter() * float(costs.verify.total),
-            drift * made.hardware.constants.step_s,
+            StepTimes(verify + rest, draft, verify, 0.0, rest),
             tuple(int(n) for n in hits.cumprod(axis=1).sum(axis=1)),
         )  # fmt: skip
 
@@ -50,7 +51,7 @@ def measured(made, noise, seed=0, kinds=("int8", "same")):
                     plain = step(visit, rows, 0, "same", drift)
                     yield plain
                     found = step(visit, rows, gamma, weights, drift)
-                    yield replace(found, plain_s=plain.step_s)
+                    yield replace(found, times=replace(found.times, plain=plain.step_s))
 
 
 @pytest.fixture(params=[(0.0, 0.01), (0.05, 0.25)])

@@ -6,7 +6,7 @@ import pytest
 
 from magicdec.engine.gamma.auto import Auto
 from magicdec.engine.gamma.policy import Situation
-from magicdec.profiles.gamma_prices import GRAIN, CalibratedPrices, adaptive, first_guess
+from magicdec.profiles.gamma_prices import GRAIN, CalibratedPrices, adaptive, priced
 from magicdec.profiles.run_prediction import Work, costs_at
 from magicdec.profiles.storage.drafter import Drafter
 
@@ -22,7 +22,7 @@ def work(batch: int = 4, context: int = 4096, budget: int | None = 256, selector
 def test_prices_are_the_cost_models(calibration, gamma):
     prices = CalibratedPrices(calibration(), work())
     costs = costs_at(calibration(), work(), 3, 16 * GRAIN, gamma)
-    want = float(costs.step(gamma)) if gamma else float(costs.plain.total)
+    want = float(costs.step(gamma)) if gamma else float(costs.plain)
     assert prices.step(3, 16 * GRAIN + 5, gamma) == want == prices.step(3, 16 * GRAIN, gamma)
     assert prices.prepare(1000) == pytest.approx(0.01 + 4e-5 * 1000)
     assert CalibratedPrices(calibration(), work(selector="full")).prepare(1000) == 0
@@ -47,9 +47,11 @@ def test_auto_by_calibration_drafts_where_it_pays(calibration):
 
 
 def test_the_first_guess_is_what_calibrating_saw(calibration):
-    guess, assumed = first_guess(calibration(), work())
-    assert guess == pytest.approx(0.8) and "snapkv 256" in assumed.source
-    assert first_guess(calibration(), work(selector="window"))[0] == 0.8
+    found = priced(Auto(), calibration(), work())
+    assert isinstance(found, Auto) and found.acceptance == pytest.approx(0.8)
+    assert "snapkv 256" in found.source
+    other = priced(Auto(), calibration(), work(selector="window"))
+    assert isinstance(other, Auto) and other.acceptance == 0.8
 
 
 def test_a_draft_stops_sooner_where_draft_steps_are_dear(calibration):

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from magicdec.profiles.costs.acceptance import AcceptanceRates
 from magicdec.profiles.run_prediction import (
-    Assumed,
     Seconds,
     Work,
     assume,
@@ -21,7 +21,7 @@ from magicdec.profiles.storage.drafter import Drafter
 SNAPKV = Drafter("snapkv", (), 256, 0.0, "int8")
 WORK = Work(4, (4000,) * 4, (65,) * 4, 3, SNAPKV)
 WHOLE = replace(WORK, drafter=replace(SNAPKV, draft_kv="full"))
-SURE, NEVER = Assumed((1.0,), ""), Assumed((0.0,), "")
+SURE, NEVER = AcceptanceRates((1.0,), ""), AcceptanceRates((0.0,), "")
 
 
 def test_steps_are_counted_as_a_run_takes_them(calibration):
@@ -61,7 +61,7 @@ def test_more_acceptance_is_never_slower(calibration, low, high, gamma):
     made = calibration()
     low, high = sorted((low, high))
     work = replace(WORK, gamma=gamma, new_tokens=(33,) * 4)
-    slow, fast = (predict_run(made, work, Assumed((rate,), "")) for rate in (low, high))
+    slow, fast = (predict_run(made, work, AcceptanceRates((rate,), "")) for rate in (low, high))
     assert fast.speculative <= slow.speculative * (1 + 1e-9)
 
 

@@ -40,23 +40,26 @@ def test_layers_cost_their_share_of_a_draft_and_the_head():
     whole = costs(Drafter("snapkv", (), 256))
     half = costs(Drafter("snapkv", (), 256, draft=f"layers:{TARGET.layers // 2}"))
     head = TARGET.vocab * TARGET.hidden * 2 / BANDWIDTH
-    assert float(half.draft.total) - head == pytest.approx(
-        (float(whole.draft.total) - head) / 2, rel=1e-3
-    )
-    assert half.verify.total == whole.verify.total
+    assert float(half.draft) - head == pytest.approx((float(whole.draft) - head) / 2, rel=1e-3)
+    assert half.verify == whole.verify
 
 
 def test_a_draft_model_has_its_own_shape_and_cache():
     full = costs(Drafter("full", draft="small", draft_kv="full"), SMALL)
     bounded = costs(Drafter("snapkv", (), 256, draft="small"), SMALL)
-    entries = float(full.draft.kv - bounded.draft.kv) * BANDWIDTH / 2 / SMALL.kv_bytes_per_token(2)
+    entries = (
+        float(full.draft_pass.kv - bounded.draft_pass.kv)
+        * BANDWIDTH
+        / 2
+        / SMALL.kv_bytes_per_token(2)
+    )
     assert entries == pytest.approx(4032 - (256 + 32))
-    assert float(full.draft.weights) == pytest.approx(SMALL.streamed * 2 / BANDWIDTH)
+    assert float(full.draft_pass.weights) == pytest.approx(SMALL.streamed * 2 / BANDWIDTH)
     # A draft begins with a pass over two tokens: five tokens in four passes.
     one = step_costs(
         TARGET, READER, Drafting(budget=None, model=SMALL), rows=2, context=4032, gamma=4
     )
-    assert float(full.draft.gemm / one.draft.gemm) == pytest.approx(5 / 4)
+    assert float(full.draft_pass.gemm / one.draft_pass.gemm) == pytest.approx(5 / 4)
 
 
 def test_a_draft_model_sees_no_more_than_its_window():
@@ -69,7 +72,7 @@ def test_lookup_costs_the_hosts_search_once_a_step():
     drafting = Drafting(budget=None, host=HostCost(1e-4, 1e-7))
     for gamma in (1, 4):
         found = step_costs(TARGET, READER, drafting, rows=[1, 3], context=1000, gamma=gamma)
-        step = found.step(gamma) - found.verify.total
+        step = found.step(gamma) - found.verify
         np.testing.assert_allclose(step, np.array([1, 3]) * 2e-4 + 0.002)
     kept = memory(TARGET, READER, drafting, context=1000, gamma=4)
     assert kept.draft_weights == 0 and float(kept.draft_kv_row) == 0
@@ -112,8 +115,8 @@ def test_what_a_selector_searches_is_paid_for(monkeypatch, rows):
 
     token = rows * 4032 * TARGET.kv_bytes_per_token(2) / BANDWIDTH  # seconds for every entry
     idle, draft, verify = priced(), priced(draft=1 / 16), priced(verify=1 / 4)
-    assert float(idle.select) == 0 and float(idle.rest) == 0.002
-    assert float(draft.select) == pytest.approx(token / 16, rel=1e-3)
+    assert float(idle.search) == 0 and float(idle.rest) == 0.002
+    assert float(draft.search) == pytest.approx(token / 16, rel=1e-3)
     assert float(draft.step(4) - idle.step(4)) == pytest.approx(4 * token / 16, rel=1e-3)
     assert float(verify.rest) == pytest.approx(0.002 + token / 4, rel=1e-3)
     assert float(verify.step(4) - idle.step(4)) == pytest.approx(token / 4, rel=1e-3)

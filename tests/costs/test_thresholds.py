@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from magicdec.profiles.costs.acceptance import AcceptanceRates
 from magicdec.profiles.costs.catalog import find_hardware, find_model, list_models
-from magicdec.profiles.costs.speculation import Drafting, step_costs, tokens_per_step
+from magicdec.profiles.costs.speculation import Drafting, step_costs
 from magicdec.profiles.costs.thresholds import Asked, break_even, growth_threshold
 
 LLAMA = find_model("Llama-3.1-8B")
@@ -68,7 +69,7 @@ def test_growth_comes_first_and_perfect_drafts_meet_it(model, machine, gamma, al
     asked = Asked(model, find_hardware(machine), Drafting(budget), gamma)
     growth = growth_threshold(asked)
     assert growth is not None and growth > budget  # drafts that read everything save nothing
-    even = break_even(asked, float(tokens_per_step(alpha, gamma)))
+    even = break_even(asked, AcceptanceRates((alpha,)).tokens_per_step(gamma))
     assert even is None or even >= growth - 1
     assert break_even(asked, gamma + 1) == pytest.approx(growth, abs=1)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.events import PhaseTimes
-from magicdec.profiles.costs.acceptance import Acceptance, conditional_rates
+from magicdec.profiles.costs.acceptance import AcceptanceRates, conditional_rates
 from magicdec.profiles.costs.advice import required_alpha
 from magicdec.profiles.measured_acceptance import recorded_acceptance
 from magicdec.profiles.storage.header import Header
@@ -31,26 +31,49 @@ def simulated(rates: list[float], steps: int = 200_000) -> float:
 
 @pytest.mark.parametrize("rates", [[0.9, 0.8, 0.5], [0.3, 1.0], [0.7] * 5])
 def test_tokens_per_step_by_position_is_what_a_simulation_gives(rates: list[float]) -> None:
-    [omega] = Acceptance(tuple(rates)).tokens_per_step([len(rates)])
+    omega = AcceptanceRates(tuple(rates)).tokens_per_step(len(rates))
     assert omega == pytest.approx(simulated(rates), abs=0.02)
 
 
 @given(st.floats(0, 1), st.integers(1, 12))
 def test_equal_rates_by_position_are_one_rate_for_all(alpha: float, gamma: int) -> None:
-    constant = Acceptance((alpha,), constant=True).tokens_per_step([gamma])
-    by_position = Acceptance((alpha,) * gamma).tokens_per_step([gamma])
-    assert constant == pytest.approx(by_position)
+    constant = AcceptanceRates((alpha,), constant=True).tokens_per_step(gamma)
+    by_position = AcceptanceRates((alpha,) * gamma).tokens_per_step(gamma)
+    assert constant == pytest.approx(by_position, rel=1e-12)
+    assert constant == pytest.approx(sum(alpha**i for i in range(gamma + 1)))
 
 
 def test_rates_say_nothing_about_a_longer_draft() -> None:
     with pytest.raises(ConfigError, match=r"at 2 positions.*draft of 3 tokens; end --gamma at 2"):
-        Acceptance((0.9, 0.8)).tokens_per_step([1, 2, 3])
+        AcceptanceRates((0.9, 0.8)).require_known(3)
+    AcceptanceRates((0.9, 0.8)).require_known(2)
+    AcceptanceRates((0.9,), constant=True).require_known(3)
 
 
 @pytest.mark.parametrize("rate", [1.2, -0.1, float("nan"), float("inf")])
 def test_a_rate_is_a_share(rate: float) -> None:
     with pytest.raises(ConfigError, match=r"in 0..1"):
-        Acceptance((0.5, rate))
+        AcceptanceRates((0.5, rate))
+
+
+def test_between_two_contexts_rates_are_interpolated_and_beyond_them_held_with_a_mark() -> None:
+    known = AcceptanceRates((0.9,), contexts=((4_000, (0.9, 0.8)), (16_000, (0.7,))))
+    middle = known.at(8_000)  # half-way on a logarithmic scale
+    assert middle.rates == pytest.approx((0.8, (0.8 + 0.7) / 2)) and not middle.held
+    for context, rates in ((4_000, (0.9, 0.8)), (16_000, (0.7,))):
+        assert known.at(context).rates == rates and not known.at(context).held
+    for context, rates in ((100, (0.9, 0.8)), (100_000, (0.7,))):
+        assert known.at(context).rates == rates and known.at(context).held
+    assert known.at(8_000).at(100_000) == middle, "it is that of a context now"
+
+
+def test_rates_of_no_context_hold_at_every_one() -> None:
+    one = AcceptanceRates((0.9, 0.8))
+    assert one.at(100) is one
+    at_one = AcceptanceRates((0.9,), contexts=((4_000, (0.9,)),))
+    assert not at_one.at(4_000).held and at_one.at(8_000).held
+    with pytest.raises(ConfigError, match=r"in 0..1"):
+        AcceptanceRates((0.9,), contexts=((4_000, (1.9,)),))
 
 
 @given(RATES)
@@ -67,9 +90,9 @@ def test_noise_that_rises_counts_as_certain_and_nothing_follows_nothing() -> Non
 
 @given(st.floats(0, 1), st.integers(1, 32))
 def test_required_alpha_inverts_tokens_per_step(alpha: float, gamma: int) -> None:
-    omega = Acceptance((alpha,), constant=True).tokens_per_step([gamma])
-    found = required_alpha(omega, gamma)
-    back = Acceptance((float(found[0]),), constant=True).tokens_per_step([gamma])
+    omega = AcceptanceRates((alpha,), constant=True).tokens_per_step(gamma)
+    found = float(required_alpha(omega, gamma))
+    back = AcceptanceRates((found,), constant=True).tokens_per_step(gamma)
     assert back == pytest.approx(omega, rel=1e-9)
     assert found == pytest.approx(alpha, abs=1e-7)
 
@@ -89,14 +112,14 @@ def test_a_recorded_run_gives_its_rates(tmp_path: Path) -> None:
     path = record(tmp_path / "run.json", acceptance_rate_per_position=[0.8, 0.6, 0.3])
     found = recorded_acceptance(path)
     assert found.rates == pytest.approx((0.8, 0.75, 0.5))
-    assert found.tokens_per_step([3])[0] == pytest.approx(1 + 0.8 + 0.6 + 0.3)
+    assert found.tokens_per_step(3) == pytest.approx(1 + 0.8 + 0.6 + 0.3)
     assert found.longest == 3
 
 
 def test_a_run_that_drafted_one_token_says_nothing_of_two(tmp_path: Path) -> None:
     path = record(tmp_path / "run.json", acceptance_rate_per_position=[0.8])
     with pytest.raises(ConfigError, match="at 1 position,"):
-        recorded_acceptance(path).tokens_per_step([2])
+        recorded_acceptance(path).require_known(2)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magicdec.engine.errors import ConfigError
-from magicdec.profiles.costs.acceptance import Acceptance
+from magicdec.profiles.costs.acceptance import AcceptanceRates
 from magicdec.profiles.costs.capacity import memory, usable_bytes
 from magicdec.profiles.costs.grid import ALL_BOUNDS, Axes, Setup, price
 from magicdec.profiles.costs.hardware import Constants, Device, Hardware
@@ -32,7 +32,7 @@ AXES = Axes((1, 8, 64), (1000, 16000, 64000), (256, 1024), (1, 2, 4))
 
 def setup(alpha: float | tuple[float, ...] = 0.8, **changes: Any) -> Setup:
     rates = alpha if isinstance(alpha, tuple) else (alpha,)
-    acceptance = Acceptance(rates, constant=not isinstance(alpha, tuple))
+    acceptance = AcceptanceRates(rates, constant=not isinstance(alpha, tuple))
     return Setup(LLAMA, A100, acceptance, **changes)
 
 
@@ -159,7 +159,7 @@ def test_the_largest_batch_fits_and_one_more_row_does_not(
 
 def test_a_model_that_does_not_fit_has_no_batch() -> None:
     one = dataclasses.replace(A100, device=Device("tiny", 8e9, 1e12, 1e12), count=1)
-    grid = price(Setup(LLAMA, one, Acceptance((0.8,), constant=True)), AXES)
+    grid = price(Setup(LLAMA, one, AcceptanceRates((0.8,), constant=True)), AXES)
     assert (grid.largest_batch == 0).all() and not grid.fits.any()
 
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from magicdec.cli.predict_words import conclusion, outlook
-from magicdec.profiles.costs.acceptance import Acceptance
+from magicdec.profiles.costs.acceptance import AcceptanceRates
 from magicdec.profiles.costs.catalog import find_hardware, find_model
 from magicdec.profiles.costs.grid import Axes, Grid, Setup, price
 from magicdec.profiles.costs.outlook import Outlook
 
 
 def grid(axes: Axes, alpha: float = 0.8, hardware: str = "8xA100") -> Grid:
-    acceptance = Acceptance((alpha,), constant=True)
+    acceptance = AcceptanceRates((alpha,), constant=True)
     return price(Setup(find_model("llama-3.1-8b"), find_hardware(hardware), acceptance), axes)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from magicdec.engine.events import PhaseTimes
+from magicdec.profiles.costs.step_times import StepTimes
 from magicdec.profiles.storage.encoding import cell_to_json, header_to_json
 from magicdec.profiles.storage.header import Grid, Header, Source
 from magicdec.profiles.storage.schema import (
@@ -19,7 +20,6 @@ from magicdec.profiles.storage.schema import (
     Predicted,
     Repeat,
     Sample,
-    StepTimes,
     Verdict,
 )
 
@@ -85,9 +85,9 @@ class Maker:
             repeats=tuple(repeats),
             drafted_per_position=(STEPS * count,) * gamma,
             accepted_per_step=tuple(n * count for n in histogram),
-            step=StepTimes(before, self.draft, verify, 0.001),
+            step=StepTimes(before, self.draft, verify, 0.001, None),
             peak_memory_bytes=1_700_000_000,
-            predicted=Predicted(1.5, StepTimes(before, self.draft, verify)),
+            predicted=Predicted(1.5, StepTimes(before, self.draft, verify, None, None)),
             lossless=Verdict(True, True, True),
             **more,
         )  # fmt: skip

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magicdec.engine.errors import ConfigError
-from magicdec.profiles.export.acceptance import PooledAcceptance, pool
+from magicdec.profiles.costs.acceptance import AcceptanceCounts, pooled
 from magicdec.profiles.export.plan import spans
 from magicdec.profiles.export.registry import FORMATS, format_named
 
@@ -176,8 +176,8 @@ counts = st.lists(st.integers(1, 1000), min_size=1, max_size=8).map(lambda c: so
 @settings(max_examples=200, deadline=None)
 def test_rates_never_rise_and_keep_the_counts(drafted, shares):
     accepted = [round(d * share) for d, share in zip(drafted, shares, strict=False)]
-    acceptance = PooledAcceptance(tuple(drafted), tuple(accepted))
-    rates = acceptance.rates
+    acceptance = AcceptanceCounts(tuple(drafted), tuple(accepted))
+    rates = acceptance.falling
     assert all(0 <= rate <= 1 for rate in rates)
     assert all(before >= after for before, after in pairwise(rates))
     kept = sum(r * d for r, d in zip(rates, drafted, strict=True))
@@ -189,10 +189,11 @@ def test_rates_never_rise_and_keep_the_counts(drafted, shares):
 
 def test_counts_are_pooled_over_draft_lengths(make):
     """Position 1 of γ 1 and γ 3 counts alike."""
-    pooled = pool([make.cell(gamma=1, noise=(1.0,)), make.cell(gamma=3, noise=(1.0,))])
-    assert pooled.drafted == (200, 100, 100)
-    assert pooled.accepted == (180, 80, 70)
-    assert pooled.length(2) == pytest.approx(1 + 0.9 + 0.8)
+    cells = make.cell(gamma=1, noise=(1.0,)), make.cell(gamma=3, noise=(1.0,))
+    found = pooled(cell.acceptance for cell in cells)
+    assert found.drafted == (200, 100, 100)
+    assert found.accepted == (180, 80, 70)
+    assert found.length(2) == pytest.approx(1 + 0.9 + 0.8)
 
 
 @given(st.sets(st.integers(1, 10**6), min_size=1, max_size=10).map(sorted))

@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.events import PhaseTimes
+from magicdec.profiles.costs.step_times import StepTimes
 from magicdec.profiles.storage.decoding import cell_from_json
 from magicdec.profiles.storage.encoding import cell_to_json, header_to_json
 from magicdec.profiles.storage.reading import MAX_BYTES, read_profile
-from magicdec.profiles.storage.schema import Cell, CellKey, Repeat, Sample, StepTimes
+from magicdec.profiles.storage.schema import Cell, CellKey, Repeat, Sample
 
 
 def refused(path: Path) -> str:
@@ -67,7 +68,8 @@ def cells(draw: st.DrawFn) -> Cell:
     repeats = st.lists(st.builds(Repeat, st.none() | sample, sample), min_size=1, max_size=4)
     return Cell(
         key=key, repeats=tuple(draw(repeats)), drafted_per_position=tuple(drafted),
-        accepted_per_step=tuple(accepted), step=draw(st.builds(StepTimes, st.none() | seconds)),
+        accepted_per_step=tuple(accepted),
+        step=draw(st.builds(StepTimes, *[st.none() | seconds] * 4, st.none())),
     )  # fmt: skip
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from magicdec.profiles.storage.schema import Cell, StepTimes
+from magicdec.profiles.costs.step_times import NOT_MEASURED
+from magicdec.profiles.storage.schema import Cell
 
 
 @pytest.fixture
@@ -77,7 +78,7 @@ def test_phase_shares_are_those_of_the_fastest_cells(recorded, magicdec):
 
 
 def test_step_times_are_shown_and_null_is_a_dash(make, magicdec, tmp_path):
-    cell = replace(make.cell(4), step=StepTimes(plain=0.1, draft=0.02))
+    cell = replace(make.cell(4), step=replace(NOT_MEASURED, plain=0.1, draft=0.02))
     out = magicdec("profile", "show", make.write(tmp_path / "p.jsonl", cell))[1]
     lines = out.splitlines()
     heading = next(i for i, line in enumerate(lines) if "T_T" in line)

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from magicdec.profiles.costs.acceptance import AcceptanceCounts, pooled
 from magicdec.profiles.survey.intervals import length_interval
-from magicdec.profiles.survey.replay import Walk, pooled, walk
+from magicdec.profiles.survey.replay import walk
 
 CHANCES = st.lists(st.floats(0, 1), min_size=0, max_size=40).map(np.array)
 HITS = st.lists(st.sampled_from([0.0, 1.0]), min_size=0, max_size=60).map(np.array)
@@ -33,23 +34,23 @@ def simulated(kept: np.ndarray, gamma: int) -> tuple[int, list[int], list[int]]:
 def test_a_text_by_hand() -> None:
     # γ = 2 over 7 tokens: ✓✗ | ✗ | ✓✓+bonus | (one left: nothing to draft)
     found = walk(np.array([1, 0, 0, 1, 1, 0, 1.0]), 2)
-    assert found.drafted.tolist() == [3, 3]
-    assert found.accepted.tolist() == [2, 1]
-    assert found.mean_acceptance_length == 2.0
+    assert found.drafted == (3, 3)
+    assert found.accepted == (2, 1)
+    assert found.mean_length == 2.0
 
 
 def test_nothing_to_draft_counts_no_step() -> None:
     for tokens in (0, 1):
         found = walk(np.ones(tokens), 3)
-        assert found.steps == 0 and found.mean_acceptance_length == 1.0
-        assert found.acceptance_rate_per_position == []
+        assert found.steps == 0 and found.mean_length == 1.0
+        assert found.shares == ()
 
 
 def test_the_last_steps_draft_only_what_they_can_use() -> None:
     found = walk(np.ones(6), 4)  # five tokens, then the last one without a draft
-    assert found.drafted.tolist() == [1, 1, 1, 1]
+    assert found.drafted == (1, 1, 1, 1)
     found = walk(np.ones(8), 4)  # five, then two drafts and a bonus
-    assert found.drafted.tolist() == [2, 2, 1, 1]
+    assert found.drafted == (2, 2, 1, 1)
 
 
 @given(HITS, st.integers(1, 8))
@@ -57,13 +58,13 @@ def test_greedy_walks_are_speculative_decoding(kept: np.ndarray, gamma: int) -> 
     found = walk(kept, gamma)
     steps, drafted, accepted = simulated(kept, gamma)
     assert found.steps == steps
-    assert found.drafted.tolist() == drafted
-    assert found.accepted.tolist() == accepted
+    assert list(found.drafted) == drafted
+    assert list(found.accepted) == accepted
 
 
 @given(CHANCES, st.integers(1, 8))
 def test_a_step_gives_one_to_gamma_plus_one_tokens(kept: np.ndarray, gamma: int) -> None:
-    length = walk(kept, gamma).mean_acceptance_length
+    length = walk(kept, gamma).mean_length
     assert 1 - 1e-9 <= length <= gamma + 1 + 1e-9
 
 
@@ -75,16 +76,15 @@ def test_chances_are_the_mean_over_walks(kept: np.ndarray, gamma: int) -> None:
     place = len(kept) // 2
     never, always = kept.copy(), kept.copy()
     never[place], always[place] = 0.0, 1.0
-    mixed = (
-        kept[place] * walk(always, gamma).accepted + (1 - kept[place]) * walk(never, gamma).accepted
-    )
+    hits, misses = (np.array(walk(one, gamma).accepted) for one in (always, never))
+    mixed = kept[place] * hits + (1 - kept[place]) * misses
     assert np.allclose(walk(kept, gamma).accepted, mixed)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 0.8, 1.0])
 def test_longer_drafts_never_shorten_the_steps_of_an_even_text(alpha: float) -> None:
     """And the length is (1 - α^(γ+1)) / (1 - α), but for the text's end."""
-    lengths = [walk(np.full(4000, alpha), gamma).mean_acceptance_length for gamma in range(1, 9)]
+    lengths = [walk(np.full(4000, alpha), gamma).mean_length for gamma in range(1, 9)]
     assert lengths == sorted(lengths)
     for gamma, length in enumerate(lengths, start=1):
         expected = sum(alpha**j for j in range(gamma + 1))
@@ -95,7 +95,7 @@ def test_rows_pool_by_counts() -> None:
     rows = [walk(np.ones(41), 4), walk(np.zeros(40), 4)]
     both = pooled(rows)
     assert both.steps == rows[0].steps + rows[1].steps
-    assert both.accepted.sum() == rows[0].accepted.sum()
+    assert sum(both.accepted) == sum(rows[0].accepted)
 
 
 def test_an_interval_needs_two_rows_and_holds_the_pooled_length() -> None:
@@ -105,14 +105,14 @@ def test_an_interval_needs_two_rows_and_holds_the_pooled_length() -> None:
     interval = length_interval(rows)
     assert interval is not None
     low, high = interval
-    assert 1 <= low < pooled(rows).mean_acceptance_length < high <= 4
-    assert length_interval([rows[0]] * 5) == pytest.approx((rows[0].mean_acceptance_length,) * 2)
+    assert 1 <= low < pooled(rows).mean_length < high <= 4
+    assert length_interval([rows[0]] * 5) == pytest.approx((rows[0].mean_length,) * 2)
 
 
 @pytest.mark.parametrize(("rows", "alpha"), [(2, 0.7), (3, 0.95), (6, 0.7), (12, 0.97)])
 def test_the_interval_holds_the_truth_as_often_as_it_says(rows: int, alpha: float) -> None:
     rng = np.random.default_rng(1)
-    truth = walk(np.full(200, alpha), 3).mean_acceptance_length
+    truth = walk(np.full(200, alpha), 3).mean_length
     held = 0
     for _ in range(200):
         walks = [walk((rng.random(200) < alpha).astype(float), 3) for _ in range(rows)]
@@ -127,7 +127,7 @@ def test_the_interval_holds_the_truth_as_often_as_it_says(rows: int, alpha: floa
 def test_an_interval_near_the_end_reaches_further_to_the_roomy_side() -> None:
     rows = [walk(np.array([1.0] * 60 + [0.0] * misses), 3) for misses in (0, 1, 3)]
     low, high = length_interval(rows) or (0.0, 0.0)
-    length = pooled(rows).mean_acceptance_length
+    length = pooled(rows).mean_length
     assert length - low > high - length > 0
 
 
@@ -138,5 +138,4 @@ def test_rows_that_accept_all_or_nothing_have_an_interval_of_no_width() -> None:
 
 
 def test_a_walk_knows_rates_of_drafted_positions_only() -> None:
-    found = Walk(np.array([4.0, 2.0, 0.0]), np.array([2.0, 1.0, 0.0]))
-    assert found.acceptance_rate_per_position == [0.5, 0.5]
+    assert AcceptanceCounts((4.0, 2.0, 0.0), (2.0, 1.0, 0.0)).shares == (0.5, 0.5)

@@ -10,8 +10,8 @@ from magicdec.engine.engine import Engine
 from magicdec.engine.report import Recorder
 from magicdec.engine.request import Request
 from magicdec.kernels.backends import get_backend
+from magicdec.profiles.costs.acceptance import pooled
 from magicdec.profiles.survey.drafter import Drafter
-from magicdec.profiles.survey.replay import pooled
 from magicdec.profiles.survey.surveying import Survey
 from magicdec.profiles.tuning.acceptance import evidence
 
@@ -99,8 +99,8 @@ def test_steps_of_one_draft_token_are_replayed_exactly(session, requests, drafte
     found = surveyed(session, requests, config, drafter, block=1)
     real = really(session, requests, drafter.config(config, 1))
     both = pooled(found.walks(1))
-    assert both.drafted.tolist() == [real.num_spec_steps]
-    assert both.accepted.tolist() == [real.num_accepted_draft_tokens]
+    assert both.drafted == (real.num_spec_steps,)
+    assert both.accepted == (real.num_accepted_draft_tokens,)
     assert [len(row) for row in found.kept] == [31] * 3
 
 
@@ -111,7 +111,7 @@ def test_longer_drafts_come_near(session, requests, drafter):
     both = pooled(found.walks(3))
     exact = drafter is LOOKUP or drafter.draft_kv == "full"
     length = pytest.approx(real.mean_acceptance_length or 1.0, rel=1e-9 if exact else 0.12)
-    assert both.mean_acceptance_length == length
+    assert both.mean_length == length
     known = evidence(found, 3)
     assert known.tokens == (31,) * 3 and sum(known.steps) <= 93
     if drafter is LOOKUP:
@@ -129,6 +129,6 @@ def test_sampled_text_too(session, requests, drafter):
     many = [Request(r.document, r.tokens, i) for i, r in enumerate(requests * 8)]
     found = surveyed(session, many, config, drafter, block=1)
     real = really(session, many, drafter.config(config, 1))
-    assert pooled(found.walks(1)).mean_acceptance_length == pytest.approx(
+    assert pooled(found.walks(1)).mean_length == pytest.approx(
         real.mean_acceptance_length or 1.0, abs=0.12
     )

@@ -15,9 +15,9 @@ from magicdec.engine.report import Recorder
 from magicdec.engine.request import Request
 from magicdec.engine.selectors.snapkv import SnapKV
 from magicdec.kernels.backends import get_backend
+from magicdec.profiles.costs.acceptance import pooled
 from magicdec.profiles.survey.drafter import Drafter
 from magicdec.profiles.survey.record import estimates, survey_record
-from magicdec.profiles.survey.replay import pooled
 from magicdec.profiles.survey.surveying import Survey
 
 CPU = torch.device("cpu")
@@ -91,8 +91,8 @@ def test_steps_of_one_draft_token_are_replayed_exactly(session, requests, kv_dty
     for found in surveyed(session, requests, settings(), DRAFTERS, block=1):
         real = really(session, requests, found.drafter.config(settings(), 1))
         both = pooled(found.walks(1))
-        assert both.drafted.tolist() == [real.num_spec_steps]
-        assert both.accepted.tolist() == [real.num_accepted_draft_tokens], found.drafter
+        assert both.drafted == (real.num_spec_steps,)
+        assert both.accepted == (real.num_accepted_draft_tokens,), found.drafter
 
 
 def test_penalties_count_the_text_as_a_run_does(session, requests):
@@ -100,7 +100,7 @@ def test_penalties_count_the_text_as_a_run_does(session, requests):
     for found in surveyed(session, requests, config, DRAFTERS, block=1):
         real = really(session, requests, found.drafter.config(config, 1))
         both = pooled(found.walks(1))
-        assert both.accepted.tolist() == [real.num_accepted_draft_tokens], found.drafter
+        assert both.accepted == (real.num_accepted_draft_tokens,), found.drafter
 
 
 def test_penalised_samples_are_kept_by_a_draft_that_sees_everything(session, requests):
@@ -114,7 +114,7 @@ def test_longer_drafts_come_near_in_blocks(session, requests, gamma):
     """Drafts of a random model hang by a hair: single tokens differ, the length hardly does."""
     for found in surveyed(session, requests, settings(), DRAFTERS):
         real = really(session, requests, found.drafter.config(settings(), gamma))
-        length = pooled(found.walks(gamma)).mean_acceptance_length
+        length = pooled(found.walks(gamma)).mean_length
         assert length == pytest.approx(real.mean_acceptance_length, rel=0.12), found.drafter
 
 
@@ -138,9 +138,9 @@ def test_sampling_accepts_as_often_as_real_runs(session, prompt):
         real = really(session, many, found.drafter.config(config, 3))
         both = pooled(found.walks(3))
         assert 0.2 < found.alpha < 0.95
-        rates = both.acceptance_rate_per_position
+        rates = both.shares
         assert rates == pytest.approx(real.acceptance_rate_per_position, abs=0.06)
-        assert both.mean_acceptance_length == pytest.approx(real.mean_acceptance_length, rel=0.05)
+        assert both.mean_length == pytest.approx(real.mean_acceptance_length, rel=0.05)
 
 
 def test_rows_of_the_same_prompt_keep_their_own_sampled_text(session, prompt):
@@ -170,7 +170,7 @@ def test_a_selector_may_look_at_more_queries_than_are_kept_anyway(session, promp
     narrow = Drafter("snapkv", 130)  # traced: the widest budget
     found = surveyed(session, long, settings(), [wide, narrow], block=1)
     real = really(session, long, wide.config(settings(), 1))
-    assert pooled(found[0].walks(1)).accepted.tolist() == [real.num_accepted_draft_tokens]
+    assert pooled(found[0].walks(1)).accepted == (real.num_accepted_draft_tokens,)
 
 
 def test_a_prompt_is_scored_once_for_all_budgets(session, requests, monkeypatch):

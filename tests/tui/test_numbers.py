@@ -16,7 +16,7 @@ from magicdec_scripted import READY, SETTINGS, a_run, plain_events, speculative_
 from magicdec.cli.console import ASCII, Symbols
 from magicdec.cli.knobs import Settings
 from magicdec.cli.live_state import PLAIN, SPECULATIVE
-from magicdec.cli.tui.acceptances import Book, Expected
+from magicdec.cli.tui.acceptances import Book
 from magicdec.cli.tui.forecast import Forecaster
 from magicdec.cli.tui.graphs import Point, curve_graph, share_graph
 from magicdec.cli.tui.messages import (
@@ -36,6 +36,7 @@ from magicdec.cli.tui.stepping import around, tui_knobs
 from magicdec.cli.tui.wire import decode, encode
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.events import PhaseTimes, RowStep, StepFinished, TreeShare
+from magicdec.profiles.costs.acceptance import AcceptanceRates
 
 KNOBS = {knob.name: knob for knob in tui_knobs()}
 
@@ -84,7 +85,7 @@ def test_pooling_keeps_every_step_and_weighs_by_what_was_drafted() -> None:
     assert bucketed([], 5) == []
 
 
-def expected(book: Book, settings: Settings, weights: str) -> Expected:
+def expected(book: Book, settings: Settings, weights: str) -> AcceptanceRates:
     found = book.expect(settings, weights)
     assert found is not None
     return found
@@ -93,7 +94,7 @@ def expected(book: Book, settings: Settings, weights: str) -> Expected:
 def test_acceptance_is_measured_interpolated_or_assumed_and_says_so() -> None:
     book = Book()
     expect = partial(expected, book)
-    assert not expect(SETTINGS, "int8").measured
+    assert expect(SETTINGS, "int8").assumed
     low, high = (Settings(budget=b) for b in (64, 256))
     book.learn(1, low, "int8", (0.6, 0.3))
     book.learn(2, high, "int8", (0.8, 0.6))
@@ -102,9 +103,9 @@ def test_acceptance_is_measured_interpolated_or_assumed_and_says_so() -> None:
     assert middle.rates == pytest.approx(((0.6 + 0.8) / 2, (0.5 + 0.75) / 2))
     assert "run 1" in middle.source and "run 2" in middle.source
     assert expect(Settings(budget=1024), "int8").rates == expect(high, "int8").rates
-    assert not expect(Settings(budget=256, selector="streaming"), "int8").measured
-    assert not expect(high, "same").measured
-    assert not expect(Settings(budget=256, temperature=0.7), "int8").measured
+    assert expect(Settings(budget=256, selector="streaming"), "int8").assumed
+    assert expect(high, "same").assumed and not middle.assumed
+    assert expect(Settings(budget=256, temperature=0.7), "int8").assumed
 
 
 def test_a_run_tells_more_than_a_calibration_and_either_more_than_an_assumption() -> None:
@@ -176,8 +177,8 @@ def test_after_a_run_the_preview_of_its_settings_is_what_was_measured(
     assert after.speedup == pytest.approx(measured.speedup) != before.speedup
     assert after.break_even == pytest.approx(after.omega / measured.speedup)
     tally = drafted.tally
-    assert after.step_ms == pytest.approx(tally.decode_seconds / tally.steps * 1e3)
-    assert after.plain_ms == pytest.approx(plain.tally.decode_seconds / plain.tally.steps * 1e3)
+    assert after.step == pytest.approx(tally.decode_seconds / tally.steps)
+    assert after.times.plain == pytest.approx(plain.tally.decode_seconds / plain.tally.steps)
     longer = forecaster.forecast(dataclasses.replace(SETTINGS, max_new_tokens=1000))
     assert longer is not None and longer.speedup > after.speedup, "selection is spread wider"
     assert forecaster.ready == READY

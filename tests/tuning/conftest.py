@@ -16,11 +16,12 @@ from magicdec.engine.events import PHASES, PhaseTimes
 from magicdec.profiles.calibrated import Calibration, Selection, fingerprint_of
 from magicdec.profiles.calibration import save_calibration
 from magicdec.profiles.costs.hardware import Constants, Device, Hardware
+from magicdec.profiles.costs.step_times import StepTimes
 from magicdec.profiles.passes import Pass, Passes
 from magicdec.profiles.storage.drafter import Drafter
 from magicdec.profiles.tuning.candidate import Candidate, Place
 from magicdec.profiles.tuning.evidence import Evidence
-from magicdec.profiles.tuning.pricing import Memory, StepPrice
+from magicdec.profiles.tuning.pricing import Memory
 
 ROOMY = Memory(1, 2)
 
@@ -42,10 +43,13 @@ class Machine:
         self, plain: float = 1.0, draft: float = 0.2, verify: float = 1.0, rest: float = 0.0,
         select: float = 0.0,
     ) -> None:  # fmt: skip
-        self.price = StepPrice(plain, draft, verify, rest, select)
+        self.price, self.selection = StepTimes(plain, draft, verify, 0.0, rest), select
 
-    def __call__(self, candidate: Candidate, place: Place) -> Sequence[StepPrice]:
+    def __call__(self, candidate: Candidate, place: Place) -> Sequence[StepTimes[float]]:
         return [self.price] * place.batch
+
+    def once(self, candidate: Candidate, place: Place) -> float:
+        return self.selection
 
 
 @pytest.fixture(scope="session")

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from magicdec.engine.events import PhaseTimes
+from magicdec.profiles.costs.step_times import Factors
 from magicdec.profiles.storage.drafter import Drafter
 from magicdec.profiles.storage.schema import Sample
 from magicdec.profiles.tuning.candidate import Candidate, Place
-from magicdec.profiles.tuning.correcting import Factors
 from magicdec.profiles.tuning.objective import Objective
 from magicdec.profiles.tuning.pricing import Memory, Option, plain_option, price
 from magicdec.profiles.tuning.reasons import measured_reason

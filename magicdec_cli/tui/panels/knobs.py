@@ -77,10 +77,11 @@ def preview_lines(
     if forecast is not None:
         ratio = Text.assemble(("preview ", "dim")).append_text(ratio_text(forecast.speedup, look))
         first = [ratio, Text(forecast.acceptance, "dim"), Text(_costs(forecast), "dim")]
+        plain = forecast.times.plain
         omega = "len" if look.rule == "-" else "Ω"
         second = [
             _fact(omega, f"{forecast.omega:.2f}", f"break-even {forecast.break_even:.2f}"),
-            _fact("step", f"{forecast.step_ms:.1f} ms", f"plain {forecast.plain_ms:.1f}"),
+            _fact("step", f"{forecast.step * 1e3:.1f} ms", f"plain {plain * 1e3:.1f}"),
         ]
     if needed is not None and room:
         memory = [_memory(needed, room, look, barred) for barred in (True, False)]

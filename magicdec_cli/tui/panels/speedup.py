@@ -9,6 +9,7 @@ from magicdec.cli.console import Symbols
 from magicdec.cli.number_lines import ratio_text
 from magicdec.cli.tui.panels.base import Panel, fact, faint
 from magicdec.cli.tui.view import RunView, View
+from magicdec.engine.gamma.auto import ASSUMED
 
 NAME = 10
 RATIO, SPREAD = 7, 8  # columns of a ratio with its mark, and of what stands behind it
@@ -85,9 +86,7 @@ def _guesses(run: RunView) -> str:
     if forecast is None:
         return ""
     if forecast.rough and forecast.assumed:
-        from magicdec.cli.predict_input import ASSUMED_ALPHA  # numpy
-
-        return f"rough costs, {rate(ASSUMED_ALPHA)} assumed"
+        return f"rough costs, {rate(ASSUMED)} assumed"
     return "rough costs" * forecast.rough + "assumed acceptance" * forecast.assumed
 
 
