@@ -6,7 +6,8 @@ import math
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 
-from magicdec.engine.config import LOOKUP, DecodeConfig
+from magicdec.engine.config import DecodeConfig
+from magicdec.engine.draft_spec import LOOKUP
 from magicdec.engine.events import Event
 from magicdec.engine.request import Request
 from magicdec.engine.selection import draft_selector

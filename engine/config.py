@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal, get_args
+from dataclasses import dataclass, field, replace
+from typing import Literal, cast, get_args
 
+from magicdec.engine.draft_spec import LOOKUP, SELF, DraftSpec, Who, who_is
 from magicdec.engine.errors import require, require_utf8
 from magicdec.engine.gamma.policy import FIXED, GammaPolicy
 from magicdec.engine.trees.beam import fed
@@ -28,11 +29,8 @@ DraftKV = Literal["selected", "full"]
 #: tokens each; the k-th sibling was tried 581, 47 and 14 times, later ones too seldom to tell.
 SIBLING_RATES = (0.92, 0.70, 0.57)
 
-SELF, LOOKUP, LAYERS = "self", "lookup", "layers:"
 #: Tokens at a text's end that lookup searches for: the longest match wins, one says little.
 LOOKUP_TOKENS = 2, 5
-UNDER_SELF = "+self"  # ends the name of a cascade: lookup+self, layers:6+self, a model's + "+self"
-WAYS = "self, lookup, layers:N, a model, or a cascade: lookup+self, layers:N+self or MODEL+self"
 INNER_GAMMA = 4  # the most tokens that a cascade's inner drafter puts to the middle one at once
 
 
@@ -151,9 +149,7 @@ class DecodeConfig:
             f"got {', '.join(f'{rate:g}' for rate in self.tree_rates) or 'none'}",
         )
         require(
-            self.tree == "none"
-            or self.draft == SELF
-            or (self.draft_layers is not None and self.inner is None),
+            self.tree == "none" or self.who.kind in ("self", "layers"),
             f"a tree is drafted by the model itself, not by draft {self.draft!r}; "
             "give draft self or layers:N, or tree none",
         )
@@ -167,28 +163,7 @@ class DecodeConfig:
             self.draft_kv in get_args(DraftKV),
             f"draft-kv must be selected or full, got {self.draft_kv!r}",
         )
-        require(bool(self.draft), f"draft is empty; give {WAYS}")
-        require(
-            not self._misspelt,
-            f"draft {self.draft!r} is no way to draft; give {WAYS}; a folder of that name is "
-            f"./{self.draft}",
-        )
-        require(
-            self.draft_layers is None or self.draft_layers >= 1,
-            f"draft {self.draft!r} runs no layer; give a number of layers, such as layers:6, or "
-            "layers:6+self for a cascade",
-        )
-        require(
-            self.inner not in ("", SELF),
-            f"draft {self.draft!r} names nobody who drafts for the self-draft; "
-            "give lookup+self, layers:6+self or MODEL+self",
-        )
-        require(
-            self.draft_model is None or not self.draft_model.rstrip("/\\").endswith(UNDER_SELF),
-            f"draft {self.draft!r}: {self.draft_model!r} ends in +self, which makes a name a "
-            "cascade's; a cascade has one drafter under self, and a folder that is called so needs "
-            "another name or a link to it",
-        )
+        self.who.check()
         require(
             self.draft != LOOKUP or self.draft_kv == "selected",
             "draft-kv full has no effect on lookup, which reads no KV cache; leave it out",
@@ -212,6 +187,11 @@ class DecodeConfig:
         require(all(self.stop), "a stop string is empty; leave --stop out for none")
 
     @property
+    def reads_cache(self) -> bool:
+        """Whether drafts are made from K/V: neither plain decoding's none nor lookup's are."""
+        return self.gamma > 0 and self.draft != LOOKUP
+
+    @property
     def drafts_trees(self) -> bool:
         return self.tree != "none" and self.gamma > 0
 
@@ -223,44 +203,26 @@ class DecodeConfig:
         return len(self.tree_shape) or self.tree_nodes
 
     @property
-    def inner(self) -> str | None:
-        """Who drafts for the self-draft of a cascade; None when nobody does."""
-        return self.draft.removesuffix(UNDER_SELF) if self.draft.endswith(UNDER_SELF) else None
-
-    @property
-    def drafts_itself(self) -> bool:
-        """Whether all of the model's layers make the drafts."""
-        return self.draft == SELF or self.inner is not None
-
-    @property
-    def draft_layers(self) -> int | None:
-        """How many of the model's layers draft, in a cascade for the others; 0 for what is no
-        number, None for other drafts."""
-        name = self.draft.removesuffix(UNDER_SELF)
-        if not name.startswith(LAYERS):
-            return None
-        count = name.removeprefix(LAYERS)
-        return int(count) if count.isascii() and count.isdigit() else 0
-
-    @property
-    def _misspelt(self) -> bool:
-        """Whether it begins like a name with a meaning, and goes on as none of them does."""
-        name = self.draft.removesuffix(UNDER_SELF)
-        first, plus, _ = name.partition("+")
-        words = first in ("", SELF, LOOKUP) or first.startswith(LAYERS)
-        return name == LAYERS.rstrip(":") or (bool(plus) and words)
+    def who(self) -> Who:
+        return who_is(self.draft)
 
     @property
     def scratch(self) -> int:
         """The most tokens beyond the accepted ones that a draft is fed in a step, or judged on."""
         if self.drafts_trees and self.tree == "specexec":
             return max(self.tree_nodes, fed(self.tree_nodes, self.gamma))
-        return self.most_drafted + (0 if self.inner is None else INNER_GAMMA)
+        return self.most_drafted + (INNER_GAMMA if self.who.cascades else 0)
 
-    @property
-    def draft_model(self) -> str | None:
-        """The other model that drafts, in a cascade for the self-draft, as `--model` names one.
-
-        None when there is none."""
-        name = self.draft if self.inner is None else self.inner
-        return None if name in (SELF, LOOKUP) or self.draft_layers is not None else name
+    def drafted_by(
+        self, spec: DraftSpec, gamma: int, policy: GammaPolicy | None = None
+    ) -> DecodeConfig:
+        """These settings with another way to draft; what then does not matter stays as it is."""
+        weights = self.draft_weights if spec.draft_weights == "auto" else spec.draft_weights
+        return replace(
+            self, gamma=gamma, gamma_policy=policy or self.gamma_policy, draft=spec.draft,
+            draft_kv=cast(DraftKV, spec.draft_kv or "selected"),
+            selector=spec.selector or self.selector, selector_options=dict(spec.selector_options),
+            budget=spec.budget or self.budget, tree=cast(TreeKind, spec.tree),
+            tree_nodes=spec.tree_nodes or self.tree_nodes,
+            draft_weights=cast(DraftWeights, weights),
+        )  # fmt: skip

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from magicdec.engine.config import UNDER_SELF, DecodeConfig
+from magicdec.engine.config import DecodeConfig
+from magicdec.engine.draft_spec import who_is
 from magicdec.engine.drafting import check_layers
 from magicdec.engine.errors import ConfigError, ModelError
 from magicdec.engine.loading.checkpoint import Checkpoint, Progress
@@ -28,9 +29,9 @@ class DraftModels:
 
     def spec(self, config: DecodeConfig) -> ModelSpec | None:
         """See `Session.draft_spec`."""
-        if config.gamma > 0 and config.draft_layers is not None:
-            check_layers(self._target.spec, config.draft_layers)
-        name = config.draft_model
+        name, layers = config.who.model, config.who.layers
+        if config.gamma > 0 and layers is not None:
+            check_layers(self._target.spec, layers)
         if name is None or config.gamma == 0:
             return None
         if name not in self._opened:
@@ -39,7 +40,7 @@ class DraftModels:
 
     def model(self, config: DecodeConfig) -> Decoder | None:
         """See `Session.draft_model`."""
-        name = config.draft_model
+        name = config.who.model
         if self.spec(config) is None or name is None:
             return None
         if self._loaded is None or self._loaded[0] != name:
@@ -50,7 +51,7 @@ class DraftModels:
 
     def identity(self, config: DecodeConfig) -> str | None:
         """See `Session.draft_identity`."""
-        name = config.draft_model
+        name = config.who.model
         if self.spec(config) is None or name is None:
             return None
         if name not in self._identities:
@@ -71,7 +72,7 @@ def open_draft(asked: str, target: Checkpoint, progress: Progress) -> Checkpoint
 
     Raises ModelError for what is no model, ConfigError for one of another vocabulary.
     """
-    name = asked.removesuffix(UNDER_SELF)
+    name = who_is(asked).first
     try:
         draft = open_checkpoint(name, progress)
     except ModelError as error:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from magicdec.engine.cache import KEPT_QUERIES
-from magicdec.engine.config import LOOKUP, DecodeConfig
+from magicdec.engine.config import DecodeConfig
 from magicdec.engine.draft_room import DraftRoom
 from magicdec.engine.draft_view import view_capacity
 from magicdec.engine.drafter import draft_weights
@@ -37,7 +37,7 @@ def draft_need(
     target's cache. Follows `drafting.make_drafter`."""
     size = dtype.itemsize
     kept = batch * min(KEPT_QUERIES, context) * query_bytes(target, size)  # whatever drafts
-    if config.gamma == 0 or config.draft == LOOKUP:
+    if not config.reads_cache:
         return DraftNeed(queries=kept)
     selector = draft_selector(config)
     int8 = draft_weights(config, device, dtype) == "int8"
@@ -52,9 +52,9 @@ def draft_need(
             kept + room.full_rows * observed * query_bytes(draft, size),
         )
         capacity = room.full
-    if draft is None or config.inner is not None:  # the target's own layers draft, too
-        spec, layers = target, config.draft_layers
-        if layers is not None and config.inner is None:
+    if draft is None or config.who.cascades:  # the target's own layers draft, too
+        spec, layers = target, config.who.layers
+        if layers is not None and not config.who.cascades:
             spec = replace(target, layers=layers, windows=target.windows[:layers])
         entries = view_capacity(
             selector, budget=config.budget, context=context, growth=config.max_new_tokens,

@@ -55,7 +55,7 @@ class ModelDrafter(StepwiseDrafter):
                 growth=config.max_new_tokens, gamma=room.scratch, clock=clock,
             )  # fmt: skip
         # In a cascade the self-draft says when a draft ends.
-        stop = config.gamma_policy.stop if config.inner is None else None
+        stop = None if config.who.cascades else config.gamma_policy.stop
         super().__init__(model, view, weights, stop)
 
     def admit(self, slot: int) -> None:

@@ -34,15 +34,15 @@ class DraftRoom:
         require(
             not (isinstance(selector, DynamicSelector) and selector.refresh),
             f"selector {config.selector} chooses with the queries of the model that verifies, and "
-            f"draft {config.draft_model} has others; use --draft self or another selector",
+            f"draft {config.who.model} has others; use --draft self or another selector",
         )
         # A row that is almost full takes part in a round with as many tokens as its mates.
-        scratch = config.gamma + (1 if config.inner is None else INNER_GAMMA)
+        scratch = config.gamma + (INNER_GAMMA if config.who.cascades else 1)
         growth = config.max_new_tokens + scratch - 1
         left = spec.trained_window - growth
         require(
             left >= 1,
-            f"draft {config.draft_model}: its trained window of {spec.trained_window} tokens has "
+            f"draft {config.who.model}: its trained window of {spec.trained_window} tokens has "
             f"no room beside {config.max_new_tokens} new ones; lower --max-new-tokens or choose "
             "another draft",
         )

@@ -12,7 +12,7 @@ from torch import Tensor
 from magicdec.engine.acceptance import Proposal, Rule
 from magicdec.engine.cache import Observer
 from magicdec.engine.confidence import Confidence
-from magicdec.engine.config import LOOKUP, DecodeConfig, DraftWeights
+from magicdec.engine.config import DecodeConfig, DraftWeights
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.finiteness import Watched, rounding
 from magicdec.engine.model.decoder import Decoder
@@ -180,9 +180,9 @@ def draft_weights(config: DecodeConfig, device: torch.device, dtype: torch.dtype
     depends on its batch mates; the distribution stays exact, but a seed would no longer fix the
     row's text. Raises ConfigError when int8 is asked for and cannot be had.
     """
-    if config.gamma == 0 or config.draft == LOOKUP or config.draft_weights == "same":
+    if not config.reads_cache or config.draft_weights == "same":
         return "same"
-    control = config.drafts_itself and draft_selector(config).whole
+    control = config.who.kind in ("self", "cascade") and draft_selector(config).whole
     if config.draft_weights == "auto" and (control or not config.sampling.greedy):
         return "same"
     reason = int8_unsupported(device, dtype)

@@ -8,7 +8,7 @@ from magicdec.engine.acceptance import make_rule
 from magicdec.engine.cache import KVCache
 from magicdec.engine.cascade import CascadeDrafter
 from magicdec.engine.clock import Clock
-from magicdec.engine.config import LOOKUP, DecodeConfig
+from magicdec.engine.config import DecodeConfig
 from magicdec.engine.draft_model import ModelDrafter
 from magicdec.engine.draft_view import make_view
 from magicdec.engine.drafter import Drafter, SelfDrafter, draft_weights
@@ -33,33 +33,33 @@ def make_drafter(
     context: tokens of the longest prompt; chunk: those of a prefill pass; penalties: those of the
     run, which apply inside a cascade, too. Raises ConfigError.
     """
-    stop = config.gamma_policy.stop
+    who, stop = config.who, config.gamma_policy.stop
     if config.gamma == 0:
         return None
-    if config.draft == LOOKUP:
+    if who.kind == "lookup":
         return LookupDrafter(cache)
     selector = draft_selector(config)
     weights = draft_weights(config, cache.model.device, cache.model.dtype)
     other = None
-    if config.draft_model is not None:
+    if who.model is not None:
         assert draft is not None, "the engine was made without the draft model"
         other = ModelDrafter(
             cache, draft, selector, config, weights, context=context, chunk=chunk, clock=clock
         )
-        other.watched.who = f"draft model {config.draft_model}"
-        if config.inner is None:
+        other.watched.who = f"draft model {who.model}"
+        if not who.cascades:
             return other
-    model, layers = cache.model, config.draft_layers
+    model, layers = cache.model, who.layers
     if layers is not None:
         check_layers(model.spec, layers)
-        model = model if config.inner else model.first(layers)
+        model = model if who.cascades else model.first(layers)
     view = make_view(
         cache, selector, budget=config.budget, context=context, growth=config.max_new_tokens,
         gamma=config.scratch, model=model, clock=clock,
     )  # fmt: skip
     if config.drafts_trees:
         return TreeDrafter(model, view, weights, make_grower(config))
-    if config.inner is None:
+    if not who.cascades:
         return SelfDrafter(model, view, weights, stop)
     rule = make_rule(
         config.sampling, slots=cache.rows, positions=config.scratch + 1, device=cache.model.device

@@ -198,7 +198,7 @@ class _Run:
     def _finished(self, phases: PhaseTimes) -> RunFinished:
         counts = DraftCounts() if self.drafter is None else self.drafter.counts
         read = counts.entries_read / counts.passes if counts.passes else 0.0
-        if self.config.inner is None or self.config.gamma == 0:
+        if not self.config.who.cascades or self.config.gamma == 0:
             return RunFinished(phases, read)
         inner = InnerDrafts(counts.passes, counts.inner_drafted, counts.inner_accepted)
         return RunFinished(phases, read, inner)

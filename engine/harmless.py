@@ -16,6 +16,17 @@ def clean(text: str, limit: int = NAME) -> str:
     )
 
 
+def last_part(name: str) -> str:
+    """A document's name without folders of either kind."""
+    return name.replace("\\", "/").rstrip("/").rpartition("/")[2] or name
+
+
+def model_name(name: str) -> str:
+    """A hub's id as it is, a path without its folders."""
+    local = name.startswith(("/", "~", ".")) or "\\" in name or name.count("/") > 1
+    return last_part(name) if local else name
+
+
 def brief(value: object, limit: int = NAME) -> str:
     """`value` as Python writes it, no longer than that; whatever it is, there is a text."""
     try:

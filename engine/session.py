@@ -262,7 +262,7 @@ class Session:
         if seen == longest:
             return []
         return [
-            f"draft {config.draft_model} was trained for {spec.trained_window:,} tokens: of a "
+            f"draft {config.who.model} was trained for {spec.trained_window:,} tokens: of a "
             f"prompt of {longest:,} it sees the last {seen:,}"
         ]
 

@@ -30,9 +30,9 @@ from typing import Any
 
 from magicdec.cli.knobs import KNOBS
 from magicdec.cli.main import run_command_line
+from magicdec.engine.draft_spec import DraftSpec
 from magicdec.engine.errors import MagicdecError
 from magicdec.engine.selection import SELECTORS
-from magicdec.profiles.storage.drafter import Drafter
 from magicdec.profiles.storage.reading import read_profile
 from magicdec.profiles.storage.schema import Cell
 
@@ -180,9 +180,9 @@ def record(part: Part, folder: Path, asked: argparse.Namespace) -> int:
     )  # fmt: skip
 
 
-def measured(folder: Path) -> dict[tuple[str, Drafter, int], list[Cell]]:
+def measured(folder: Path) -> dict[tuple[str, DraftSpec, int], list[Cell]]:
     """Cells by workload, drafter and γ, sorted by drafter, γ and workload."""
-    cells: dict[tuple[str, Drafter, int], list[Cell]] = defaultdict(list)
+    cells: dict[tuple[str, DraftSpec, int], list[Cell]] = defaultdict(list)
     for path in sorted(folder.glob("*.jsonl")):
         try:
             profile = read_profile(path)
@@ -224,7 +224,7 @@ def short_table(folder: Path) -> Iterator[str]:
 
 
 def _short_line(
-    drafter: Drafter, found: dict[str, list[Cell]], batches: Sequence[int]
+    drafter: DraftSpec, found: dict[str, list[Cell]], batches: Sequence[int]
 ) -> Iterator[str]:
     """Times are medians over the workloads, each at the batch nearest to FIRST_BATCH."""
     yield drafter.label
@@ -237,7 +237,7 @@ def _short_line(
         yield " / ".join(_speedup(cells, batch) for batch in batches)
 
 
-def _batches(cells: dict[tuple[str, Drafter, int], list[Cell]]) -> list[int]:
+def _batches(cells: dict[tuple[str, DraftSpec, int], list[Cell]]) -> list[int]:
     return sorted({cell.key.batch for found in cells.values() for cell in found})
 
 
@@ -272,13 +272,13 @@ def _median(values: Sequence[float], digits: int = 2) -> str:
     return f"{statistics.median(values):.{digits}f}" if values else "-"
 
 
-def _order(item: tuple[tuple[str, Drafter, int], list[Cell]]) -> tuple[object, ...]:
+def _order(item: tuple[tuple[str, DraftSpec, int], list[Cell]]) -> tuple[object, ...]:
     (workload, drafter, gamma), _ = item
     return (drafter.order, gamma, workload)
 
 
 def _line(
-    workload: str, drafter: Drafter, gamma: int, found: Sequence[Cell], batches: Sequence[int]
+    workload: str, drafter: DraftSpec, gamma: int, found: Sequence[Cell], batches: Sequence[int]
 ) -> Iterator[str]:
     """Acceptance is pooled over the batches; times are those of the batch nearest to FIRST_BATCH,
     relative to a plain step of the same cell."""

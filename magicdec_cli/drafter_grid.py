@@ -7,20 +7,18 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from magicdec.engine.config import LOOKUP, SELF, DecodeConfig
+from magicdec.engine.draft_spec import FULL, LOOKUP, NO_TREE, SELF, DraftSpec, who_is
 from magicdec.engine.errors import ConfigError, PluginError
-from magicdec.profiles.storage.drafter import NO_TREE, kind_of
 
 if TYPE_CHECKING:
     from magicdec.engine.selectors.base import KVSelector
-    from magicdec.profiles.survey.drafter import Drafter
 
 
 def drafters(
     selectors: Sequence[str], budgets: Sequence[int], options: Mapping[str, object],
     drafts: Sequence[str] = (SELF,), kept: Sequence[str] = ("selected",),
     trees: Sequence[tuple[str, int | None]] = ((NO_TREE, None),), left_out: list[str] | None = None,
-) -> list[Drafter]:  # fmt: skip
+) -> list[DraftSpec]:  # fmt: skip
     """Every draft with every selector and budget, as far as it has use for them: lookup has for
     neither, and what sees the whole cache has no budget.
 
@@ -31,43 +29,40 @@ def drafters(
     fails in other ways is listed: whoever runs it says so.
     """
     from magicdec.engine.selection import chosen_once
-    from magicdec.profiles.survey.drafter import Drafter
 
-    found: dict[tuple[object, ...], Drafter] = {}
+    found: dict[tuple[object, ...], DraftSpec] = {}
     impossible: dict[str, None] = {}
 
-    def add(drafter: Drafter) -> None:
-        kind = kind_of(drafter.draft)
+    def add(drafter: DraftSpec) -> None:
         once = drafter.selector is None or chosen_once(drafter.selector)
-        if kind == "cascade" and not once:
+        if drafter.who.cascades and not once:
             impossible[f"cascade {drafter.draft} over {drafter.selector}"] = None
             return
-        for tree, nodes in trees if kind in ("self", "layers") else [(NO_TREE, None)]:
+        for tree, nodes in trees if drafter.kind in ("self", "layers") else [(NO_TREE, None)]:
             if tree != NO_TREE and not once:
                 impossible[f"tree {tree} over {drafter.selector}"] = None
                 continue
-            grown = replace(drafter, tree=tree, tree_nodes=None if tree == NO_TREE else nodes)
-            key = (grown.draft, grown.draft_kv, grown.selector, grown.budget, tree)
-            found.setdefault((*key, grown.tree_nodes), grown)
+            grown = replace(drafter, tree=tree, tree_nodes=nodes, draft_weights="auto")
+            found.setdefault(grown.order, grown)
 
     of_selectors = _selectors(selectors, options)
     for draft in drafts:
-        DecodeConfig(draft=draft)  # refuses what is none
+        who_is(draft).check()
         if draft == LOOKUP:
-            add(Drafter(None, None, draft=draft, draft_kv=None))
+            add(DraftSpec(None, draft=draft))
             continue
         for kind in kept:
-            if kind == "full":
-                add(Drafter("full", None, draft=draft, draft_kv=kind))
+            if kind == FULL:
+                add(DraftSpec(FULL, draft=draft))
                 continue
             for name, (selector, own) in of_selectors.items():
                 if selector is not None and selector.whole:
-                    add(Drafter(name, None, own, draft=draft, draft_kv="full"))
+                    add(DraftSpec(FULL, draft=draft))
                     continue
                 for budget in budgets:
                     with suppress(PluginError):
                         _ = None if selector is None else selector.ring(budget)
-                    add(Drafter(name, budget, own, draft=draft))
+                    add(DraftSpec(name, tuple(own.items()), budget, draft=draft))
     lines = [f"{what}, which chooses entries again and again" for what in impossible]
     if not found:
         raise ConfigError(f"nothing to draft with: {lines[0]}; give snapkv or another selector")

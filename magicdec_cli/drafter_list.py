@@ -6,7 +6,7 @@ from dataclasses import astuple, dataclass, fields
 
 from magicdec.cli.commands import FormatOption
 from magicdec.cli.tables import Cell, print_listing
-from magicdec.engine.config import LAYERS, LOOKUP, SELF, UNDER_SELF
+from magicdec.engine.draft_spec import LAYERS, LOOKUP, SELF, UNDER_SELF
 
 OF_A_MODEL = "--draft-kv, --selector, --budget, --draft-weights"
 

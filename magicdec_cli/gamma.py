@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from magicdec.cli.knobs import ADAPTIVE, AUTO, Settings
 from magicdec.cli.prediction import usable_calibration, work_of
-from magicdec.engine.config import SELF, DecodeConfig
+from magicdec.engine.config import DecodeConfig
+from magicdec.engine.draft_spec import SELF
 from magicdec.engine.request import Request
 from magicdec.profiles.gamma_prices import priced
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from magicdec.cli.grids import Grids
-from magicdec.engine.config import LOOKUP, DecodeConfig
+from magicdec.engine.config import DecodeConfig
+from magicdec.engine.draft_spec import LOOKUP, NO_TREE, DraftSpec
 from magicdec.engine.errors import ConfigError, require
 from magicdec.engine.gamma.policy import FIXED
 from magicdec.profiles.gamma_names import most_of, policy_of
-from magicdec.profiles.storage.drafter import NO_TREE
-
-if TYPE_CHECKING:
-    from magicdec.profiles.survey.drafter import Drafter
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +20,11 @@ class Ahead:
     gamma: int
     policy: str = FIXED.name
 
-    def config(self, drafter: Drafter, base: DecodeConfig) -> DecodeConfig:
+    def config(self, drafter: DraftSpec, base: DecodeConfig) -> DecodeConfig:
         """`base`, drafted by that drafter so far ahead."""
-        return replace(drafter.config(base, self.gamma), gamma_policy=policy_of(self.policy))
+        return base.drafted_by(drafter, self.gamma, policy_of(self.policy))
 
-    def misfit(self, drafter: Drafter) -> str:
+    def misfit(self, drafter: DraftSpec) -> str:
         """Why the drafter cannot draft so far ahead; empty where it can."""
         if self.policy == FIXED.name:
             return ""
@@ -61,8 +57,8 @@ def _ahead(value: int | str) -> Ahead:
 
 
 def ways(
-    drafters: Sequence[Drafter], aheads: Sequence[Ahead], left_out: list[str]
-) -> list[tuple[Drafter, Ahead]]:
+    drafters: Sequence[DraftSpec], aheads: Sequence[Ahead], left_out: list[str]
+) -> list[tuple[DraftSpec, Ahead]]:
     """Every drafter with every γ. left_out: gets a line for each combination that cannot be. Raises
     ConfigError where none can."""
     found, impossible = [], dict[str, None]()

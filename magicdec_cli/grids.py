@@ -9,9 +9,8 @@ from typing import Any
 from magicdec.cli.knob import Knob
 from magicdec.cli.knobs import DECODE, KNOBS, Settings
 from magicdec.cli.settings import resolve
-from magicdec.engine.config import UNDER_SELF
+from magicdec.engine.draft_spec import MEASURED_BY, who_is
 from magicdec.engine.errors import ConfigError, require
-from magicdec.profiles.storage.drafter import MEASURED_BY
 from magicdec.profiles.sweep import sweep
 
 GRAMMAR = (
@@ -41,7 +40,7 @@ def refuse_cascades(drafts: Sequence[str]) -> None:
     """For what surveys. Raises ConfigError, before anything is loaded or calibrated."""
     for draft in drafts:
         require(
-            not draft.endswith(UNDER_SELF),
+            not who_is(draft).cascades,
             f"--draft {draft}: a cascade drafts what self does, only sooner, so a survey cannot "
             f"tell them apart; give self here, and measure the cascade with {MEASURED_BY}",
         )

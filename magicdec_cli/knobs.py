@@ -14,17 +14,16 @@ from typing import Any, Literal
 
 from magicdec.cli.knob import Knob
 from magicdec.engine.config import (
-    LOOKUP,
     MAX_GAMMA,
     MAX_SEED,
     MAX_TREE_NODES,
     MOST_PENALTY,
     REPETITION,
     SIBLING_RATES,
-    UNDER_SELF,
     DecodeConfig,
     SamplingConfig,
 )
+from magicdec.engine.draft_spec import FULL, LOOKUP, DraftSpec, Who, who_is
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.gamma.policy import GammaPolicy
 
@@ -243,13 +242,21 @@ class Settings:
         return policy_of(self.gamma_policy)
 
     @property
-    def cascades(self) -> bool:
-        return self.draft.endswith(UNDER_SELF)
+    def who(self) -> Who:
+        return who_is(self.draft)
 
     @property
     def predictable(self) -> bool:
         """Whether the cost model knows how it drafts, and how many tokens."""
-        return self.gamma_policy == "fixed" and self.tree == "none" and not self.cascades
+        return self.gamma_policy == "fixed" and self.tree == "none" and not self.who.cascades
+
+    def spec(self, weights: str) -> DraftSpec:
+        """Who drafts, over what, as profiles name it; weights: those that draft."""
+        options = tuple((name, str(v)) for name, v in sorted(self.selector_option.items()))
+        return DraftSpec(
+            self.selector, options, self.budget, self.temperature, weights, self.draft,
+            "selected" if self.selects else FULL, self.tree, self.tree_nodes, self.gamma_policy,
+        )  # fmt: skip
 
     def decode_config(self) -> DecodeConfig:
         """The engine's share. Raises ConfigError for settings that contradict each other."""

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from magicdec.cli.predict_here import acceptance_here, this_machine
 from magicdec.cli.settings import resolve
 from magicdec.cli.unused import refuse_idle
-from magicdec.engine.config import LOOKUP, MAX_GAMMA, SELF, DecodeConfig
+from magicdec.engine.config import MAX_GAMMA
+from magicdec.engine.draft_spec import LOOKUP, MEASURED_BY, SELF, who_is
 from magicdec.engine.errors import ConfigError, require
 from magicdec.engine.gamma.auto import ASSUMED
 from magicdec.engine.loading.files import user_path
@@ -24,7 +25,6 @@ from magicdec.profiles.costs.shapes import ModelShape
 from magicdec.profiles.costs.speculation import Drafting, HostCost
 from magicdec.profiles.costs.table_file import BUDGET
 from magicdec.profiles.measured_acceptance import recorded_acceptance
-from magicdec.profiles.storage.drafter import MEASURED_BY, kind_of
 from magicdec.profiles.sweep import sweep
 
 BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "int8": 1.0, "fp8": 1.0}
@@ -132,12 +132,13 @@ def _with_draft(options: Options) -> Options:
         f"--draft {options.draft} and --draft-model {options.draft_model} both say who drafts; "
         "give one",
     )
+    who = who_is(options.draft)
     require(
-        kind_of(options.draft) != "cascade",
+        not who.cascades,
         f"--draft {options.draft} cannot be predicted: how much its drafters agree decides what a "
         f"draft costs; measure it with {MEASURED_BY}",
     )
-    named = DecodeConfig(draft=options.draft).draft_model
+    who.check()
     require(
         options.draft != LOOKUP or options.budget is None,
         "--draft lookup reads no KV entries; leave --budget out",
@@ -148,14 +149,14 @@ def _with_draft(options: Options) -> Options:
              "--draft-weights": None if options.draft_weights == "auto" else "given"},
             "with --draft lookup, which reads no KV entries and no weights",
         )  # fmt: skip
-    if named is None and options.draft != LOOKUP:
+    if who.model is None and options.draft != LOOKUP:
         return options
-    return dataclasses.replace(options, draft_model=named, budget=options.budget or "full")
+    return dataclasses.replace(options, draft_model=who.model, budget=options.budget or "full")
 
 
 def _part(draft: str | None, target: ModelShape) -> ModelShape | None:
     """The target's first layers, where they draft."""
-    count = DecodeConfig(draft=draft or SELF).draft_layers
+    count = who_is(draft or SELF).layers
     if count is None:
         return None
     require(

@@ -27,7 +27,6 @@ from magicdec.profiles.run_prediction import (
     observed,
     predict_run,
 )
-from magicdec.profiles.storage.drafter import FULL, Drafter
 
 HINT = "no calibration of {model} here: `magicdec calibrate` would let runs be predicted"
 
@@ -102,7 +101,7 @@ def forecast(
     if calibration is None:
         return None, why_not
     model = None
-    if settings.decode_config().draft_model is not None:
+    if settings.who.model is not None:
         try:
             model = find_model(settings.draft)
         except MagicdecError:
@@ -126,19 +125,10 @@ def work_of(
     model: ModelShape | None = None,
 ) -> Work:  # fmt: skip
     """A run, as the cost model needs it. model: the draft model's sizes, if another one drafts."""
-    drafter = drafter_of(settings, str(env.get("draft_weights", "same")))
+    drafter = settings.spec(str(env.get("draft_weights", "same")))
     return Work.of(
         drafter, settings.gamma, requests, settings.batch, settings.max_new_tokens, model
     )
-
-
-def drafter_of(settings: Settings, weights: str) -> Drafter:
-    """As profiles name it; weights: those that draft."""
-    options = [(name, str(value)) for name, value in sorted(settings.selector_option.items())]
-    return Drafter(
-        settings.selector, tuple(options), settings.budget, settings.temperature, weights,
-        settings.draft, "selected" if settings.selects else FULL,
-    )  # fmt: skip
 
 
 def usable_calibration(

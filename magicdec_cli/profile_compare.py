@@ -14,7 +14,6 @@ from magicdec.cli.tables import Cell as TableCell
 from magicdec.cli.tables import Format, print_json, print_listing
 from magicdec.engine.errors import ConfigError
 from magicdec.profiles.comparing import FIGURES, LEVEL, Change, Comparison, Pair, compare
-from magicdec.profiles.storage.encoding import key_to_json
 from magicdec.profiles.storage.reading import read_profile
 
 MOST_LISTED = 10
@@ -166,8 +165,8 @@ def _document(
         "differences": list(found.differences),
         "overall": {figure: found.overall(figure) for figure in FIGURES},
         "cells": [_pair(pair) for pair in found.pairs],
-        "only_a": [key_to_json(key) for key in found.only_a],
-        "only_b": [key_to_json(key) for key in found.only_b],
+        "only_a": [key.stored.json for key in found.only_a],
+        "only_b": [key.stored.json for key in found.only_b],
         "regressions": list(regressions),
     }
 
@@ -180,7 +179,7 @@ def _pair(pair: Pair) -> dict[str, object]:
         }
         for change in pair.changes
     }  # fmt: skip
-    return {"key": key_to_json(pair.key), "broken": pair.broken, **changes}
+    return {"key": pair.key.stored.json, "broken": pair.broken, **changes}
 
 
 def _note_missing(found: Comparison) -> None:

@@ -14,9 +14,9 @@ from magicdec.cli.gamma_view import cell_gamma
 from magicdec.cli.heatmap import color, ink
 from magicdec.cli.number_lines import PHASE_STYLES, ratio_text
 from magicdec.cli.plots import curves
+from magicdec.engine.draft_spec import DraftSpec
 from magicdec.profiles.costs.acceptance import AcceptanceCounts, pooled
 from magicdec.profiles.costs.step_times import NOT_MEASURED
-from magicdec.profiles.storage.drafter import Drafter
 from magicdec.profiles.storage.schema import Cell, Profile
 
 MOST_LINES = 12
@@ -87,16 +87,16 @@ def acceptance_curve(profile: Profile, width: int, look: Symbols) -> list[Text] 
     return drawn
 
 
-def _by_drafter(profile: Profile) -> dict[Drafter, AcceptanceCounts]:
+def _by_drafter(profile: Profile) -> dict[DraftSpec, AcceptanceCounts]:
     """Pooled over batch, context and γ."""
-    found: dict[Drafter, list[AcceptanceCounts]] = defaultdict(list)
+    found: dict[DraftSpec, list[AcceptanceCounts]] = defaultdict(list)
     for cell in profile.finished:
         if cell.drafted:
             found[cell.key.drafter].append(cell.acceptance)
     return {drafter: pooled(counts) for drafter, counts in found.items()}
 
 
-def _rates(drafter: Drafter, counts: AcceptanceCounts) -> tuple[float, ...]:
+def _rates(drafter: DraftSpec, counts: AcceptanceCounts) -> tuple[float, ...]:
     return counts.falling if drafter.fixed else counts.shares
 
 

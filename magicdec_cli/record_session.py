@@ -19,18 +19,19 @@ from magicdec.cli.grid_size import refuse_large, size_line
 from magicdec.cli.grids import Grids
 from magicdec.cli.knobs import Settings
 from magicdec.cli.progress import Display
-from magicdec.engine.config import SELF, DecodeConfig, DraftWeights
+from magicdec.engine.config import DecodeConfig, DraftWeights
+from magicdec.engine.draft_spec import NO_TREE, SELF, DraftSpec, who_is
 from magicdec.engine.errors import ConfigError, MagicdecError, PluginError, require
 from magicdec.engine.events import Event, PrefillProgress
 from magicdec.engine.gamma.policy import FIXED
+from magicdec.engine.harmless import last_part, model_name
 from magicdec.engine.request import Request
+from magicdec.engine.selection import measured_as
 from magicdec.engine.text.documents import digests
 from magicdec.profiles.costs.shapes import ModelShape
 from magicdec.profiles.gamma_names import told_apart
 from magicdec.profiles.storage.conditions import conditions_of
-from magicdec.profiles.storage.drafter import NO_TREE, draft_name, policy_name
 from magicdec.profiles.storage.encoding import cell_to_json
-from magicdec.profiles.storage.fields import last_part, model_name
 from magicdec.profiles.storage.header import Grid, Header, Source
 from magicdec.profiles.storage.schema import Cell, CellKey
 from magicdec.profiles.storage.writing import ProfileWriter
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from magicdec.profiles.expected import Pace
     from magicdec.profiles.recording.plan import Group
     from magicdec.profiles.recording.recording import Progress
-    from magicdec.profiles.survey.drafter import Drafter
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class RecordPlan:
 
     settings: Settings
     base: DecodeConfig
-    ways: Sequence[tuple[Drafter, Ahead]]
+    ways: Sequence[tuple[DraftSpec, Ahead]]
     grid: Grid
     documents: Sequence[str]
     path: Path
@@ -120,11 +120,8 @@ class RecordPlan:
                 drafter,
                 replace(self.base, sampling=sampling, draft_weights=cast(DraftWeights, weights)),
             )
-            used = drafter.named(temperature, _weights(config, session))
-            named = replace(
-                used, draft=draft_name(used.draft),
-                gamma_policy=policy_name(told_apart(ahead.policy)),
-            )  # fmt: skip
+            used = measured_as(drafter, temperature, _weights(config, session))
+            named = replace(used, gamma_policy=told_apart(ahead.policy)).stored
             key = CellKey.at(named, batch=batch, context=context, gamma=ahead.gamma)
             other = found.setdefault(key, config)
             require(
@@ -179,8 +176,7 @@ def record_session(plan: RecordPlan, display: Display) -> int:
         dtype=str(environment["dtype"]),
         kv_dtype=str(environment["kv_dtype"]),
         documents=tuple(
-            Source(last_part(name), None, digest)
-            for name, digest in digests(documents).items()
+            Source(last_part(name), None, digest) for name, digest in digests(documents).items()
         ),
         max_new_tokens=plan.base.max_new_tokens,
         conditions=conditions_of(asdict(settings), plan.base.tree_rates),
@@ -199,7 +195,7 @@ def record_session(plan: RecordPlan, display: Display) -> int:
             )
         return made
 
-    names = {draft_name(draft): draft for draft in plan.grid.draft}
+    names = {who_is(draft).stored: draft for draft in plan.grid.draft}
 
     def shape(draft: str) -> ModelShape | None:
         spec = session.draft_spec(replace(plan.base, draft=names[draft]))

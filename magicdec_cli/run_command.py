@@ -10,7 +10,7 @@ import typer
 from magicdec.cli.console import TERMINAL, one_line
 from magicdec.cli.interrupts import INTERRUPTED, before_exit, finished
 from magicdec.cli.unused import refuse_unused
-from magicdec.engine.config import LOOKUP, DecodeConfig
+from magicdec.engine.config import DecodeConfig
 from magicdec.engine.errors import MagicdecError, WrongWeightsError, require
 
 
@@ -94,7 +94,7 @@ def _check(config: DecodeConfig, compare: bool) -> None:
         "gamma 0 drafts no tree; give --gamma 3, the most generations of it, or leave --tree out",
     )
     SELECTORS.create(config.selector, config.selector_options)
-    if config.gamma > 0 and config.draft != LOOKUP:
+    if config.reads_cache:
         draft_selector(config)
 
 

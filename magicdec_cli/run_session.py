@@ -13,7 +13,8 @@ from magicdec.cli.knobs import SAMPLING, Settings
 from magicdec.cli.live_state import PLAIN, SPECULATIVE, LiveState, RunInfo
 from magicdec.cli.progress import Display
 from magicdec.cli.trees import tree_text, with_shape
-from magicdec.engine.config import LOOKUP, SELF, UNDER_SELF, DecodeConfig
+from magicdec.engine.config import DecodeConfig
+from magicdec.engine.draft_spec import FULL
 from magicdec.engine.events import RowStarted
 from magicdec.engine.gamma.policy import FIXED, GammaPolicy
 from magicdec.engine.harmless import clean
@@ -195,14 +196,11 @@ def penalties_text(settings: Settings) -> str:
 
 def _drafter(settings: Settings) -> str:
     """Who drafts over what, in a few words."""
-    if settings.draft == LOOKUP:
-        return settings.draft
-    kept = "full" if settings.draft_kv == "full" else settings.selector.rpartition(":")[2]
-    if settings.draft == SELF:
+    who = settings.who
+    if who.kind == "lookup":
+        return who.name
+    kept = FULL if settings.draft_kv == FULL else settings.selector.rpartition(":")[2]
+    if who.kind == "self":
         return kept
-    name, model = settings.draft, settings.decode_config().draft_model
-    if model is not None:
-        name = (Path(model).name or model) + name.removeprefix(model)
-    if settings.draft.endswith(UNDER_SELF):
-        return f"{name}, {kept}"
-    return f"{name}, {kept}" if kept != "full" else f"{name}, full KV"
+    alone = kept == FULL and not who.cascades
+    return f"{who.short}, {kept}{' KV' if alone else ''}"

@@ -15,14 +15,13 @@ from magicdec.cli.prediction import usable_calibration
 from magicdec.cli.progress import Display
 from magicdec.cli.run_session import run_info
 from magicdec.engine.config import DecodeConfig
+from magicdec.engine.draft_spec import FULL, DraftSpec
 from magicdec.engine.events import Event
 from magicdec.engine.report import Recorder, RunReport
 from magicdec.engine.text.documents import digests
 from magicdec.engine.text.workloads.names import require_length
 from magicdec.profiles.calibration_fit import shape_of
 from magicdec.profiles.expected import READ, Pace
-from magicdec.profiles.storage.drafter import FULL
-from magicdec.profiles.survey.drafter import Drafter
 from magicdec.profiles.survey.surveying import TRACE_GAMMA, Survey, Surveyed, as_run
 
 
@@ -32,7 +31,7 @@ class SurveyOutcome:
 
     settings: Settings
     config: DecodeConfig
-    drafters: Sequence[Drafter]
+    drafters: Sequence[DraftSpec]
     gammas: Sequence[int]
     env: dict[str, object] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()

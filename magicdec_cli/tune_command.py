@@ -19,11 +19,10 @@ from magicdec.cli.output_file import check_output
 from magicdec.cli.run_command import LosslessnessError
 from magicdec.cli.tune_variants import changes, check_changes, surveyed
 from magicdec.cli.unused import refuse_unused
-from magicdec.engine.config import SELF
+from magicdec.engine.draft_spec import NO_TREE, SELF, DraftSpec
 from magicdec.engine.errors import MagicdecError, OutOfMemoryError, require
 
 if TYPE_CHECKING:
-    from magicdec.profiles.survey.drafter import Drafter
     from magicdec.profiles.tuning.objective import Goal
     from magicdec.profiles.tuning.question import Question
 
@@ -201,7 +200,6 @@ def question(
     max_memory: float | None, verify: int, repeats: int, policies: Sequence[str] = (),
 ) -> Question:  # fmt: skip
     """Raises ConfigError for what cannot be tried."""
-    from magicdec.profiles.storage.drafter import NO_TREE
     from magicdec.profiles.tuning.objective import Objective
     from magicdec.profiles.tuning.question import Question
 
@@ -242,7 +240,7 @@ def _values(grids: Grids, flags: dict[str, Any], name: str, default: tuple[Any, 
     return grids.values(name) if flags.get(name) is not None else default
 
 
-def _drafters(grids: Grids, flags: dict[str, Any]) -> Sequence[Drafter]:
+def _drafters(grids: Grids, flags: dict[str, Any]) -> Sequence[DraftSpec]:
     contexts = [context for context in grids.values("context") if context is not None]
     least = min(contexts, default=BUDGETS[-1] + 1)
     below = tuple(budget for budget in BUDGETS if budget < least) or (max(1, least // 4),)

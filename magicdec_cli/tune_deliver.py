@@ -15,9 +15,9 @@ from magicdec.cli.tune_page import command, export_hint, headline, nothing, prin
 from magicdec.cli.tune_session import TuneOutcome
 from magicdec.cli.tune_table import columns, ranking_rows, unpredicted
 from magicdec.engine.errors import MagicdecError
+from magicdec.engine.harmless import last_part, model_name
 from magicdec.profiles.replacing import replacing
 from magicdec.profiles.storage.conditions import conditions_of
-from magicdec.profiles.storage.fields import last_part, model_name
 from magicdec.profiles.storage.header import Grid, Header, Scalar, Source
 from magicdec.profiles.storage.schema import Cell, Profile
 from magicdec.profiles.storage.writing import ProfileWriter

@@ -8,9 +8,8 @@ from typing import Any
 from magicdec.cli.knobs import KNOBS, Settings
 from magicdec.cli.shell_words import shell_line
 from magicdec.cli.unused import idle_names
+from magicdec.engine.draft_spec import NO_TREE
 from magicdec.engine.text.documents import STDIN
-from magicdec.profiles.run_flags import run_flags
-from magicdec.profiles.storage.drafter import NO_TREE
 from magicdec.profiles.tuning.candidate import Candidate, Place
 
 DECIDED = (
@@ -35,7 +34,7 @@ def command_line(
         parts += ["--gamma", "0"]
     else:
         ahead = str(candidate.gamma) if drafter.fixed else drafter.gamma_policy
-        parts += [*run_flags(drafter), "--gamma", ahead]
+        parts += [*drafter.flags, "--gamma", ahead]
         if drafter.kind != "lookup":
             parts += ["--draft-weights", drafter.draft_weights]
     if drafter is not None and drafter.tree != NO_TREE:

@@ -17,9 +17,9 @@ from magicdec.cli.tune_line import command_line
 from magicdec.cli.tune_map import speedup_map
 from magicdec.cli.tune_session import TuneOutcome
 from magicdec.cli.tune_table import columns, ranking_rows, unpredicted
+from magicdec.engine.draft_spec import NO_TREE
 from magicdec.engine.harmless import clean
 from magicdec.profiles.calibrated import Calibration
-from magicdec.profiles.storage.drafter import NO_TREE
 from magicdec.profiles.tuning.question import Answer
 from magicdec.profiles.tuning.recommending import Recommendation
 

@@ -12,13 +12,14 @@ from magicdec.cli.grid_size import size_line
 from magicdec.cli.knobs import Settings
 from magicdec.cli.progress import Display
 from magicdec.engine.config import DraftWeights
+from magicdec.engine.draft_spec import DraftSpec
 from magicdec.engine.request import Request
+from magicdec.engine.selection import measured_as
 from magicdec.engine.text.documents import digests
 from magicdec.engine.text.workloads.names import require_length
 from magicdec.profiles.calibrated import Calibration, fingerprint_of
 from magicdec.profiles.calibration import load_calibration
 from magicdec.profiles.expected import READ, Pace
-from magicdec.profiles.survey.drafter import Drafter
 from magicdec.profiles.tuning.candidate import Candidate
 from magicdec.profiles.tuning.preparing import config_of
 from magicdec.profiles.tuning.question import Answer, Question
@@ -155,8 +156,8 @@ def _check_drafts(question: Question, session: Session) -> None:
     """Raises ConfigError, ModelError for a drafter or a variant that this model cannot be drafted
     by."""
 
-    def sample(way: Drafter) -> Candidate:
-        return Candidate(way.named(question.config.sampling.temperature, "same"), 1)
+    def sample(way: DraftSpec) -> Candidate:
+        return Candidate(measured_as(way, question.config.sampling.temperature, "same"), 1)
 
     bases = (next(filter(change.takes, question.drafters)) for change in question.changes)
     for candidate in (

@@ -12,7 +12,7 @@ from magicdec.cli.console import Symbols
 from magicdec.cli.number_lines import ratio_text
 from magicdec.cli.predict_table import milliseconds
 from magicdec.cli.report_view import size_text
-from magicdec.profiles.storage.fields import last_part
+from magicdec.engine.harmless import last_part
 from magicdec.profiles.tuning.choosing import fitting, predicted_differ, rank
 from magicdec.profiles.tuning.correcting import corrected
 from magicdec.profiles.tuning.objective import Objective, Rated

@@ -6,16 +6,16 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from magicdec.engine.config import SELF, UNDER_SELF, DecodeConfig
+from magicdec.engine.draft_spec import NO_TREE, SELF, DraftSpec, who_is
 from magicdec.engine.errors import require
 
 if TYPE_CHECKING:
-    from magicdec.profiles.tuning.variants import Change, Way
+    from magicdec.profiles.tuning.variants import Change
 
 
 def surveyed(drafts: Sequence[str]) -> tuple[str, ...]:
     """Those that are predicted: without cascades, and with self where a cascade builds on it."""
-    own = [draft for draft in drafts if not draft.endswith(UNDER_SELF)]
+    own = [draft for draft in drafts if not who_is(draft).cascades]
     if len(own) < len(drafts) and SELF not in own:
         own.insert(0, SELF)
     return tuple(own)
@@ -26,12 +26,11 @@ def changes(
 ) -> tuple[Change, ...]:
     """The others. Raises ConfigError for what is none."""
     from magicdec.profiles.gamma_names import most_of
-    from magicdec.profiles.storage.drafter import NO_TREE
     from magicdec.profiles.tuning.variants import Cascade, Policy, Tree
 
-    cascades = [draft for draft in drafts if draft.endswith(UNDER_SELF)]
+    cascades = [draft for draft in drafts if who_is(draft).cascades]
     for draft in cascades:
-        DecodeConfig(draft=draft)
+        who_is(draft).check()
     most = {name: most_of(name) for name in policies}
     for name, tokens in most.items():
         require(tokens > 0, f"--gamma {name} never drafts; plain decoding is always tried")
@@ -43,7 +42,7 @@ def changes(
     )
 
 
-def check_changes(found: Sequence[Change], ways: Sequence[Way], verify: int) -> None:
+def check_changes(found: Sequence[Change], ways: Sequence[DraftSpec], verify: int) -> None:
     """Raises ConfigError for a change that none of the drafters takes, and for any that is not to
     be measured."""
     for change in found:

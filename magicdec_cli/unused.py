@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from magicdec.cli.knobs import KNOBS
-from magicdec.engine.config import LOOKUP
+from magicdec.engine.draft_spec import LOOKUP
 from magicdec.engine.errors import require
 from magicdec.engine.text.workloads.names import PREFIX
 

@@ -109,10 +109,10 @@ class Calibration:
     def selection(self, selector: str) -> Selection | None:
         return next((s for s in self.selections if s.selector == selector), None)
 
-    def selecting(self, selector: str | None, budget: int | None, context: float) -> float:
+    def selecting(self, selector: str | None, context: float) -> float:
         """Seconds of one row's selection, before its first step; 0 where nothing is left out, and
         where it was not measured."""
-        known = None if selector is None or budget is None else self.selection(selector)
+        known = None if selector is None else self.selection(selector)
         return 0.0 if known is None else known.seconds(context)
 
     def acceptance(self, selector: str, budget: int, weights: str) -> Accepted | None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from magicdec.engine.config import LAYERS
-from magicdec.engine.selection import SELECTORS
+from magicdec.engine.draft_spec import DraftSpec
+from magicdec.engine.selection import selector_of
 from magicdec.engine.selectors.base import Search
 from magicdec.profiles.costs.host import lookup_cost
 from magicdec.profiles.costs.shapes import ModelShape
 from magicdec.profiles.costs.speculation import Drafting
-from magicdec.profiles.storage.drafter import Drafter
 
 WEIGHT_BYTES = {"int8": 1.0}
 
@@ -24,7 +23,7 @@ class Row:
 
 
 def drafting_of(
-    drafter: Drafter, target: ModelShape, row: Row, kv_bytes: float,
+    drafter: DraftSpec, target: ModelShape, row: Row, kv_bytes: float,
     model: ModelShape | None = None,
 ) -> Drafting:  # fmt: skip
     """model: the sizes of the draft model, where another model drafts."""
@@ -49,24 +48,23 @@ def drafting_of(
     )  # fmt: skip
 
 
-def layers_of(drafter: Drafter, target: ModelShape) -> int:
+def layers_of(drafter: DraftSpec, target: ModelShape) -> int:
     """Of the target that draft, where its first ones do."""
-    return min(int(drafter.draft.removeprefix(LAYERS)), target.layers)
+    return min(drafter.who.layers or 0, target.layers)
 
 
-def search_of(drafter: Drafter, shape: ModelShape, kv_bytes: float) -> Search:
+def search_of(drafter: DraftSpec, shape: ModelShape, kv_bytes: float) -> Search:
     """What its selector reads to choose, of a model of that shape."""
-    if drafter.selector is None or drafter.budget is None:
+    if drafter.budget is None:
         return Search()
-    selector = SELECTORS.create(drafter.selector, dict(drafter.selector_options))
-    return selector.search(shape.head_dim, int(kv_bytes))
+    return selector_of(drafter).search(shape.head_dim, int(kv_bytes))
 
 
-def _read(drafter: Drafter, row: Row) -> int | None:
+def _read(drafter: DraftSpec, row: Row) -> int | None:
     """Entries of a draft step, None for all: accepted tokens come on top of the budget, unless the
     selector has them replace others."""
-    if drafter.selector is None or drafter.budget is None:
+    if drafter.budget is None:
         return None
-    selector = SELECTORS.create(drafter.selector, dict(drafter.selector_options))
     kept = min(drafter.budget, row.prompt)
-    return round(kept if selector.ring(drafter.budget) is not None else kept + row.growth)
+    replaces = selector_of(drafter).ring(drafter.budget) is not None
+    return round(kept if replaces else kept + row.growth)

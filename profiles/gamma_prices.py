@@ -33,8 +33,7 @@ class CalibratedPrices:
         return self._known[place]
 
     def prepare(self, context: float) -> float:
-        drafter = self.work.drafter
-        return self.calibration.selecting(drafter.selector, drafter.budget, context)
+        return self.calibration.selecting(self.work.drafter.chooser, context)
 
 
 def adaptive_stop(calibration: Calibration, work: Work) -> float:

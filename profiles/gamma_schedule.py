@@ -20,9 +20,8 @@ from typing import Any
 from magicdec.engine.config import MAX_GAMMA
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.gamma.policy import Entry, Schedule
-from magicdec.engine.harmless import clean, shown
+from magicdec.engine.harmless import clean, last_part, shown
 from magicdec.profiles.costs.strict_toml import Fields, parse_toml, read_toml
-from magicdec.profiles.storage.fields import last_part
 
 SCHEMA = "magicdec.gamma/1"
 MOST_ENTRIES = 10_000

@@ -9,11 +9,11 @@ from typing import Any
 
 from magicdec.engine.bounded import read_bounded
 from magicdec.engine.config import MAX_GAMMA
+from magicdec.engine.draft_spec import DraftSpec
 from magicdec.engine.errors import ConfigError, require
 from magicdec.engine.harmless import clean
 from magicdec.profiles.costs.acceptance import AcceptanceRates, conditional_rates, pooled
 from magicdec.profiles.costs.strict_toml import MOST_COUNT
-from magicdec.profiles.storage.drafter import Drafter
 from magicdec.profiles.storage.reading import MAX_BYTES, read_profile
 
 MOST_BYTES = 16 * 2**20
@@ -109,7 +109,7 @@ def _of_profile(path: Path, budget: int | None) -> AcceptanceRates:
     cells = [cell for cell in cells if cell.key.fixed]  # others draft on where it is likely to pay
     require(bool(cells), f"--alpha @{path} has only cells of a γ that changes; record --gamma 4")
     cells = [cell for cell in cells if cell.key.drafter.budget == budget] or cells
-    steps: Counter[Drafter] = Counter()
+    steps: Counter[DraftSpec] = Counter()
     for cell in cells:
         steps[cell.key.drafter] += cell.num_spec_steps
     drafter, count = steps.most_common(1)[0]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from magicdec.engine.draft_spec import DraftSpec
 from magicdec.engine.gamma.auto import ASSUMED
 from magicdec.engine.report import Tally
 from magicdec.engine.request import Request
@@ -21,7 +22,6 @@ from magicdec.profiles.costs.shapes import ModelShape
 from magicdec.profiles.costs.slots import taking_part
 from magicdec.profiles.costs.speculation import StepCosts, step_costs
 from magicdec.profiles.drafter_costs import Row, drafting_of
-from magicdec.profiles.storage.drafter import Drafter
 
 REPLAYS = 48
 
@@ -34,12 +34,12 @@ class Work:
     contexts: tuple[int, ...]  # prompt tokens of each row
     new_tokens: tuple[int, ...]
     gamma: int
-    drafter: Drafter
+    drafter: DraftSpec
     model: ModelShape | None = None  # the draft model's sizes, where another model drafts
 
     @classmethod
     def of(
-        cls, drafter: Drafter, gamma: int, requests: Sequence[Request], batch: int,
+        cls, drafter: DraftSpec, gamma: int, requests: Sequence[Request], batch: int,
         new_tokens: int, model: ModelShape | None = None,
     ) -> Work:  # fmt: skip
         """Of those rows, each of which may emit so many tokens."""
@@ -117,8 +117,7 @@ def predict_run(calibration: Calibration, work: Work, acceptance: AcceptanceRate
         verifies += times * costs.verify
         overhead += times * costs.rest
         steps += times
-    who = work.drafter
-    select = sum(calibration.selecting(who.selector, who.budget, c) for c in work.contexts)
+    select = sum(calibration.selecting(work.drafter.chooser, c) for c in work.contexts)
     gain = acceptance.tokens_per_step(work.gamma)
     return Seconds(
         plain_s, select, drafts, verifies, overhead, steps, sum(plain.values()), gain

@@ -293,7 +293,7 @@ def test_drafts_that_cannot_be(settings, message):
 
 def test_a_folder_may_be_called_like_a_way_to_draft():
     for name in ("./lookup+other", "./layers", "org/self+lookup"):
-        assert DecodeConfig(draft=name).draft_model == name
+        assert DecodeConfig(draft=name).who.model == name
 
 
 def test_an_early_exit_needs_layers_to_skip(tiny, prompt, decode):

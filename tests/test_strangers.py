@@ -215,7 +215,7 @@ def test_a_run_that_is_left_early_forgets_what_was_written_into(tiny, prompt, to
     from magicdec.engine.engine import Engine
     from magicdec.engine.events import StepFinished
     from magicdec.engine.request import Request
-    from magicdec.kernels.attention import get_backend
+    from magicdec.kernels.backends import get_backend
 
     DO["choose"] = write_around
     backend = get_backend("sdpa", torch.device("cpu"))

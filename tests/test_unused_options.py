@@ -9,7 +9,7 @@ import pytest
 from magicdec.cli.knobs import Settings
 from magicdec.cli.main import run_command_line
 from magicdec.cli.tune_line import command_line
-from magicdec.profiles.storage.drafter import Drafter
+from magicdec.engine.draft_spec import DraftSpec
 from magicdec.profiles.tuning.candidate import Candidate, Place
 
 LOOKUP, FULL = ["--draft", "lookup"], ["--draft-kv", "full"]
@@ -105,13 +105,14 @@ def test_so_is_one_of_a_commands_own(
 
 @pytest.mark.parametrize(
     "drafter",
-    [None, Drafter(None, draft="lookup"), Drafter("snapkv", (), 64), Drafter("full"),
-     Drafter(None, draft="layers:3", draft_kv="full"), Drafter("streaming", (), 64, draft="a+self"),
-     Drafter("snapkv", (), 64, tree="specexec", tree_nodes=8)],
+    [None, DraftSpec(None, draft="lookup"), DraftSpec("snapkv", (), 64), DraftSpec("full"),
+     DraftSpec(None, draft="layers:3", draft_kv="full"),
+     DraftSpec("streaming", (), 64, draft="a+self"),
+     DraftSpec("snapkv", (), 64, tree="specexec", tree_nodes=8)],
     ids=lambda drafter: "plain" if drafter is None else drafter.label,
 )  # fmt: skip
 def test_the_command_that_tune_recommends_is_none_of_these(
-    capsys: pytest.CaptureFixture[str], drafter: Drafter | None
+    capsys: pytest.CaptureFixture[str], drafter: DraftSpec | None
 ) -> None:
     """Whatever files and variables set for the tuning."""
     settings = Settings(

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from magicdec.cli.bars import rate
 from magicdec.cli.knobs import DECODE, Settings
-from magicdec.engine.config import LAYERS
 from magicdec.engine.gamma.auto import ASSUMED
 from magicdec.profiles.costs.acceptance import (
     AcceptanceRates,
@@ -48,7 +47,7 @@ class Book:
         """
         budgets = self._known.get(_kind(settings, weights))
         if not budgets:
-            if settings.draft.startswith(LAYERS):
+            if settings.who.layers is not None:
                 return None
             told = f"acceptance assumed {rate(ASSUMED)}"
             return AcceptanceRates((ASSUMED,), told, assumed=True)

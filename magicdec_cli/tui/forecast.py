@@ -10,7 +10,7 @@ from magicdec.cli.knobs import Settings
 from magicdec.cli.tui.acceptances import Book
 from magicdec.cli.tui.messages import Ready
 from magicdec.cli.tui.taken import Taken
-from magicdec.engine.config import LAYERS, LOOKUP, SELF
+from magicdec.engine.draft_spec import LOOKUP
 from magicdec.engine.errors import MagicdecError
 from magicdec.engine.report import Tally
 from magicdec.profiles.costs.step_times import StepTimes
@@ -75,7 +75,7 @@ class Forecaster:
             return "plain decoding: nothing is drafted"
         if not settings.predictable:
             return f"measured only: the cost model does not price {_unpriced(settings)}"
-        if not _is_own(settings.draft):
+        if settings.who.kind not in ("self", "layers"):
             return "no preview: costs are known of the model's own layers drafting"
         return ""
 
@@ -133,7 +133,6 @@ class Forecaster:
         if hardware is None:
             return None
         assert self.ready is not None
-        from magicdec.cli.prediction import drafter_of
         from magicdec.profiles.costs.speculation import step_costs
         from magicdec.profiles.drafter_costs import Row, drafting_of
 
@@ -141,7 +140,7 @@ class Forecaster:
         [times] = step_costs(
             self.ready.shape, hardware,
             drafting_of(
-                drafter_of(settings, self.weights(settings)), self.ready.shape, Row(context, 0),
+                settings.spec(self.weights(settings)), self.ready.shape, Row(context, 0),
                 kv_bytes,
             ),
             rows=settings.batch, context=context, gamma=settings.gamma,
@@ -152,7 +151,7 @@ class Forecaster:
     def memory(self, settings: Settings, context: int | None = None) -> float | None:
         """Bytes of weights and caches; what a pass needs besides is not in it."""
         context = context or settings.context
-        if self.ready is None or context is None or settings.decode_config().draft_model:
+        if self.ready is None or context is None or settings.who.model:
             return None
         shape, weights = self.ready.shape, self.weights(settings)
         size = shape.stored * self._bytes("dtype") + shape.streamed * (weights == "int8")
@@ -214,11 +213,7 @@ def _unpriced(settings: Settings) -> str:
     """What of settings that are not `predictable` is in the way."""
     if settings.tree != "none":
         return "trees"
-    return "cascades" if settings.cascades else f"γ {settings.gamma_policy}"
-
-
-def _is_own(draft: str) -> bool:
-    return draft == SELF or draft.startswith(LAYERS)
+    return "cascades" if settings.who.cascades else f"γ {settings.gamma_policy}"
 
 
 def _sees_all(selector: str) -> bool:

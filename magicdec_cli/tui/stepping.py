@@ -11,7 +11,7 @@ from typing import Any
 from magicdec.cli.knob import Knob
 from magicdec.cli.knobs import ADAPTIVE, AUTO, KNOBS, Settings
 from magicdec.cli.settings import gamma_of
-from magicdec.engine.config import LAYERS, LOOKUP, SELF, UNDER_SELF
+from magicdec.engine.draft_spec import LAYERS, LOOKUP, SELF, UNDER_SELF
 from magicdec.engine.errors import ConfigError, PluginError
 from magicdec.engine.gamma.policy import FIXED
 from magicdec.engine.selection import SELECTORS, draft_selector
@@ -54,7 +54,7 @@ def possible(settings: Settings) -> Settings:
     """The same. Raises ConfigError for settings that contradict each other, also in what a run
     would only say once its model is loaded."""
     config = settings.decode_config()
-    if config.drafts_trees or config.inner:
+    if config.drafts_trees or config.who.cascades:
         try:
             draft_selector(config)
         except PluginError as error:  # of a stranger's selector: one that cannot be

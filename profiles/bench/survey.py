@@ -14,6 +14,7 @@ from functools import partial
 from itertools import product
 
 from magicdec.engine.config import DecodeConfig, SamplingConfig
+from magicdec.engine.draft_spec import DraftSpec
 from magicdec.engine.report import Recorder, RunReport
 from magicdec.engine.request import Request
 from magicdec.engine.session import Session
@@ -21,7 +22,6 @@ from magicdec.engine.text.documents import read_documents
 from magicdec.engine.text.rows import RowPlan
 from magicdec.profiles.bench.measurement import Measurement
 from magicdec.profiles.costs.acceptance import pooled
-from magicdec.profiles.survey.drafter import Drafter
 from magicdec.profiles.survey.surveying import Survey
 
 SELECTORS, BUDGETS, GAMMAS = ("snapkv", "h2o", "streaming"), (128, 512), (1, 3, 5)
@@ -53,7 +53,7 @@ class SurveyBench:
         errors = []
         for found in list(survey.results()):
             for gamma in GAMMAS:
-                real = _length(self._really(requests, found.drafter.config(config, gamma)))
+                real = _length(self._really(requests, config.drafted_by(found.drafter, gamma)))
                 said = pooled(found.walks(gamma)).mean_length
                 errors.append(said / real - 1)
                 yield _compared(found.drafter, gamma, "greedy", said, real)
@@ -99,10 +99,9 @@ class SurveyBench:
             for _ in asked.results():
                 pass
 
-        def run(drafter: Drafter) -> None:
-            self._really(
-                self._requests(context, COST_BATCH, "staggered"), drafter.config(config, RUN_GAMMA)
-            )
+        def run(drafter: DraftSpec) -> None:
+            requests = self._requests(context, COST_BATCH, "staggered")
+            self._really(requests, config.drafted_by(drafter, RUN_GAMMA))
 
         chosen = drafters[:: len(COST_BUDGETS)]
         first = seconds(survey)
@@ -126,8 +125,12 @@ class SurveyBench:
         return recorder.report()
 
 
-def _drafters(budgets: Sequence[int]) -> list[Drafter]:
-    return [Drafter(selector, budget) for selector in SELECTORS for budget in budgets]
+def _drafters(budgets: Sequence[int]) -> list[DraftSpec]:
+    return [
+        DraftSpec(selector, budget=budget, draft_weights="auto")
+        for selector in SELECTORS
+        for budget in budgets
+    ]
 
 
 def _length(report: RunReport) -> float:
@@ -135,7 +138,7 @@ def _length(report: RunReport) -> float:
     return report.mean_acceptance_length
 
 
-def _compared(drafter: Drafter, gamma: int, how: str, said: float, real: float) -> Measurement:
+def _compared(drafter: DraftSpec, gamma: int, how: str, said: float, real: float) -> Measurement:
     return Measurement(
         f"Ω survey / Ω run, {drafter.selector} {drafter.budget}, γ {gamma}, {how}", said / real,
         note=f"{said:.3f} and {real:.3f}",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from magicdec.engine.draft_spec import NO_TREE, DraftSpec
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.selectors.streaming import Streaming
 from magicdec.profiles.export.plan import Plan
 from magicdec.profiles.export.settings import EngineOptions
-from magicdec.profiles.storage.drafter import NO_TREE, Drafter
 
 OWN = "magicdec"  # drafts like this itself; its notes say by which flags
 #: Formats that know drafting without a model, or do not care who drafts.
@@ -46,7 +46,7 @@ def expressed(plan: Plan, format: str, options: EngineOptions) -> list[str]:
     return found
 
 
-def _nowhere(drafter: Drafter, format: str) -> str:
+def _nowhere(drafter: DraftSpec, format: str) -> str:
     if drafter.kind == "self":
         return f"{format} has no draft by the model itself over {drafter.label}"
     whose = " of the model itself" if drafter.kind == "layers" else ", a cascade"
@@ -59,7 +59,7 @@ def _instead(format: str) -> str:
     return "the drafter named here is another one"
 
 
-def _window(drafter: Drafter) -> list[str]:
+def _window(drafter: DraftSpec) -> list[str]:
     """SGLang can bound the cache of the drafter that it has by sinks and a rolling window."""
     if drafter.selector not in ROLLING or drafter.budget is None:
         return []

@@ -8,7 +8,6 @@ from magicdec.engine.gamma.policy import Entry
 from magicdec.profiles.export.plan import Plan, spans
 from magicdec.profiles.export.settings import EngineOptions, Export
 from magicdec.profiles.gamma_schedule import parse_schedule, schedule_text
-from magicdec.profiles.run_flags import run_flags
 
 
 def render(plan: Plan, options: EngineOptions) -> Export:
@@ -22,7 +21,7 @@ def render(plan: Plan, options: EngineOptions) -> Export:
     ]
     if len({entry.gamma for entry in entries}) == 1:
         entries = [Entry(1, 1, entries[0].gamma)]
-    flags, drawn = run_flags(plan.drafter), plan.drafter.temperature
+    flags, drawn = plan.drafter.flags, plan.drafter.temperature
     flags += ["--temperature", f"{drawn:g}"] if drawn else []
     notes = (
         f"for magicdec run --gamma FILE {shlex.join(flags)}",

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from magicdec.engine.draft_spec import DraftSpec
 from magicdec.engine.errors import ConfigError
 from magicdec.profiles.costs.acceptance import AcceptanceCounts, pooled
 from magicdec.profiles.export.timings import Timing
-from magicdec.profiles.storage.drafter import Drafter
 from magicdec.profiles.storage.header import Header
 from magicdec.profiles.storage.schema import Cell
 
@@ -34,7 +34,7 @@ class Plan:
     """What an export is made of. `cells` are those of the drafter it is for."""
 
     header: Header
-    drafter: Drafter
+    drafter: DraftSpec
     cells: tuple[Cell, ...]
     times: Mapping[Place, Times]
     target: str | None = None  # the file of step times; None: this profile's own costs

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from magicdec.engine.draft_spec import DraftSpec
 from magicdec.engine.errors import ConfigError
-from magicdec.engine.harmless import clean
+from magicdec.engine.harmless import clean, last_part
 from magicdec.profiles.export.plan import Place, Plan, Times, measured_times, target_times
 from magicdec.profiles.export.timings import read_timings
-from magicdec.profiles.storage.drafter import Drafter
-from magicdec.profiles.storage.fields import last_part
 from magicdec.profiles.storage.schema import Cell, Profile
 
 CHOICES = ("draft", "tree", "selector", "budget", "temperature", "batch", "context")
@@ -48,7 +47,7 @@ def make_plan(profile: Profile, wanted: Wanted) -> Plan:
         )
     if not cells:
         raise ConfigError(f"no finished cell fits; the profile has {_choices(profile)}")
-    drafters: dict[Drafter, list[Cell]] = defaultdict(list)
+    drafters: dict[DraftSpec, list[Cell]] = defaultdict(list)
     for cell in cells:
         drafters[cell.key.drafter].append(cell)
     scores = {drafter: _score(found, wanted.gamma) for drafter, found in drafters.items()}

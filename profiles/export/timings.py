@@ -9,11 +9,11 @@ from typing import Any
 from magicdec.engine.bounded import read_bounded
 from magicdec.engine.config import MAX_GAMMA
 from magicdec.engine.errors import ConfigError
-from magicdec.engine.harmless import clean
+from magicdec.engine.harmless import clean, last_part
 from magicdec.profiles.costs.step_times import StepTimes
 from magicdec.profiles.costs.strict_toml import parse_toml
 from magicdec.profiles.csv_rows import csv_rows
-from magicdec.profiles.storage.fields import Fields, last_part
+from magicdec.profiles.storage.fields import Fields
 from magicdec.profiles.storage.reading import decode, parse_json
 
 MAX_BYTES = 4 * 2**20

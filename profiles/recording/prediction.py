@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from magicdec.engine.draft_spec import NO_TREE
 from magicdec.engine.request import Request
 from magicdec.profiles.calibrated import Calibration
 from magicdec.profiles.costs.shapes import ModelShape
 from magicdec.profiles.costs.step_times import StepTimes
 from magicdec.profiles.lookup_prediction import expected_of_lookup
 from magicdec.profiles.run_prediction import Work, assume, full_step, predict_run
-from magicdec.profiles.storage.drafter import NO_TREE
 from magicdec.profiles.storage.schema import CellKey, Predicted
 
 

@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Literal
 
-from magicdec.engine.config import LOOKUP, MAX_GAMMA, MAX_TREE_NODES, SELF
+from magicdec.engine.config import MAX_GAMMA, MAX_TREE_NODES
+from magicdec.engine.draft_spec import FULL, LOOKUP, NO_TREE, SELF
 from magicdec.engine.events import PHASES, PhaseTimes
 from magicdec.engine.gamma.policy import FIXED
+from magicdec.engine.harmless import last_part, model_name
 from magicdec.profiles.costs.step_times import NOT_MEASURED, Seen, StepTimes
-from magicdec.profiles.storage.drafter import FULL, NO_TREE
-from magicdec.profiles.storage.fields import COUNT, Fields, last_part, model_name
+from magicdec.profiles.storage.fields import COUNT, Fields
 from magicdec.profiles.storage.header import Grid, Header, Source
 from magicdec.profiles.storage.schema import (
     STEP,

@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from magicdec.engine.draft_spec import stored_policy, who_is
 from magicdec.engine.events import PHASES
 from magicdec.profiles.costs.step_times import Seen
-from magicdec.profiles.storage.drafter import draft_name, policy_name
 from magicdec.profiles.storage.header import Header
 from magicdec.profiles.storage.schema import (
     SCHEMA,
     STEP,
     Cell,
-    CellKey,
     Predicted,
     Repeat,
     Sample,
@@ -37,8 +36,8 @@ def header_to_json(header: Header) -> dict[str, Any]:
         },
         "grid": {name: list(values) for name, values in asdict(header.grid).items()}
         | {
-            "draft": list(map(draft_name, header.grid.draft)),
-            "gamma_policy": list(map(policy_name, header.grid.gamma_policy)),
+            "draft": [who_is(draft).stored for draft in header.grid.draft],
+            "gamma_policy": list(map(stored_policy, header.grid.gamma_policy)),
         },
     }
 
@@ -46,7 +45,7 @@ def header_to_json(header: Header) -> dict[str, Any]:
 def cell_to_json(cell: Cell) -> dict[str, Any]:
     """Names under `speculative_decoding` are those of `run --json`."""
     return {
-        "key": key_to_json(cell.key),
+        "key": cell.key.stored.json,
         "draft_identity": cell.draft_identity,
         "status": cell.status,
         "error": cell.error,
@@ -72,16 +71,6 @@ def cell_to_json(cell: Cell) -> dict[str, Any]:
         "prefill": None if cell.prefill is None else asdict(cell.prefill),
         "speedup": {"decode": cell.speedup, "end_to_end": cell.speedup_end_to_end},
         "lossless": _verdict(cell.lossless),
-    }
-
-
-def key_to_json(key: CellKey) -> dict[str, Any]:
-    """Draft models and schedules by their names, without the user's folders."""
-    return {
-        **asdict(key),
-        "selector_options": dict(key.selector_options),
-        "draft": draft_name(key.draft),
-        "gamma_policy": policy_name(key.gamma_policy),
     }
 
 

@@ -16,17 +16,6 @@ INSTANT = 1e-9  # seconds
 T = TypeVar("T")
 
 
-def last_part(name: str) -> str:
-    """A document's name without folders of either kind."""
-    return name.replace("\\", "/").rstrip("/").rpartition("/")[2] or name
-
-
-def model_name(name: str) -> str:
-    """A hub's id as it is, a path without its folders."""
-    local = name.startswith(("/", "~", ".")) or "\\" in name or name.count("/") > 1
-    return last_part(name) if local else name
-
-
 class Fields:
     """An object's members, read by name. Raises ConfigError that says where and what.
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from magicdec.engine.draft_spec import NO_TREE
 from magicdec.profiles.costs.step_times import Seen
-from magicdec.profiles.storage.drafter import NO_TREE
 from magicdec.profiles.storage.header import Scalar
 from magicdec.profiles.storage.schema import STEP, Cell
 

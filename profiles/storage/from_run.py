@@ -6,14 +6,13 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
+from magicdec.engine.draft_spec import SELF, stored_policy, who_is
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.gamma.policy import FIXED
-from magicdec.engine.harmless import clean
+from magicdec.engine.harmless import clean, model_name
 from magicdec.profiles.records import RUN_SCHEMA
 from magicdec.profiles.storage.conditions import conditions_of
 from magicdec.profiles.storage.decoding import cell_from_json, header_from_json
-from magicdec.profiles.storage.drafter import draft_name, policy_name
-from magicdec.profiles.storage.fields import model_name
 from magicdec.profiles.storage.header import Grid
 from magicdec.profiles.storage.schema import Profile
 
@@ -96,11 +95,11 @@ def _translated(run: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
             "gamma": config["gamma"],
             "temperature": config["temperature"],
             "draft_weights": env.get("draft_weights", config["draft_weights"]),
-            "draft": draft_name(config.get("draft", "self")),
+            "draft": who_is(config.get("draft", SELF)).stored,
             "draft_kv": config.get("draft_kv", "selected"),
             "tree": config.get("tree"),
             "tree_nodes": config.get("tree_nodes"),
-            "gamma_policy": policy_name(
+            "gamma_policy": stored_policy(
                 env.get("gamma_policy") or config.get("gamma_policy", FIXED.name)
             ),
         },

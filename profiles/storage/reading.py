@@ -9,10 +9,9 @@ from typing import Any, NoReturn
 
 from magicdec.engine.bounded import read_bounded
 from magicdec.engine.errors import ConfigError
-from magicdec.engine.harmless import clean, shown
+from magicdec.engine.harmless import clean, last_part, shown
 from magicdec.profiles.records import RUN_SCHEMA
 from magicdec.profiles.storage.decoding import cell_from_json, header_from_json
-from magicdec.profiles.storage.fields import last_part
 from magicdec.profiles.storage.from_run import profile_of_run
 from magicdec.profiles.storage.schema import OLDER, SCHEMA, Cell, CellKey, Profile
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass, field, fields
 from typing import Literal
 
+from magicdec.engine.draft_spec import NO_TREE, DraftSpec
 from magicdec.engine.events import PhaseTimes
 from magicdec.profiles.costs.acceptance import AcceptanceCounts
 from magicdec.profiles.costs.step_times import NOT_MEASURED, Seen
-from magicdec.profiles.storage.drafter import NO_TREE, Drafter
 from magicdec.profiles.storage.header import Header
 
 SCHEMA = "magicdec.profile/2"
@@ -19,7 +19,7 @@ OLDER = ("magicdec.profile/1",)  # without `draft`, `draft_kv`: the model itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CellKey(Drafter):
+class CellKey(DraftSpec):
     """One setting: a way to draft, so far ahead, at a place."""
 
     batch: int
@@ -27,19 +27,19 @@ class CellKey(Drafter):
     gamma: int
 
     @classmethod
-    def at(cls, drafter: Drafter, *, batch: int, context: int, gamma: int) -> CellKey:
+    def at(cls, drafter: DraftSpec, *, batch: int, context: int, gamma: int) -> CellKey:
         """A drafter at a place."""
         return cls(*astuple(drafter), batch=batch, context=context, gamma=gamma)
 
-    def __lt__(self, other: Drafter) -> bool:
+    def __lt__(self, other: DraftSpec) -> bool:
         if not isinstance(other, CellKey):
             return NotImplemented
         mine, theirs = ((k.batch, k.context, k.drafter.order, k.gamma) for k in (self, other))
         return mine < theirs
 
     @property
-    def drafter(self) -> Drafter:
-        return Drafter(*(getattr(self, field.name) for field in fields(Drafter)))
+    def drafter(self) -> DraftSpec:
+        return DraftSpec(*(getattr(self, field.name) for field in fields(DraftSpec)))
 
     @property
     def label(self) -> str:

@@ -10,11 +10,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
-from magicdec.engine.config import LAYERS, LOOKUP, SELF
+from magicdec.engine.draft_spec import who_is
 from magicdec.engine.errors import ConfigError
 from magicdec.profiles.calibrated import FINGERPRINT, LATER, brief
 from magicdec.profiles.storage.conditions import different
-from magicdec.profiles.storage.drafter import draft_name, split_cascade
 from magicdec.profiles.storage.encoding import cell_to_json, header_to_json
 from magicdec.profiles.storage.header import Header, Scalar, Source
 from magicdec.profiles.storage.locking import lock
@@ -129,10 +128,10 @@ class ProfileWriter:
         """Raises ConfigError where one of these draft models, by the name that cells have for it,
         is another one than that of the cells that are there."""
         for name, now in identities.items():
-            before = self._drafts.get(draft_name(name), now)
+            before = self._drafts.get(stored := who_is(name).stored, now)
             if before != now:
                 raise ConfigError(
-                    f"{self.path} records another draft model of the name {draft_name(name)} "
+                    f"{self.path} records another draft model of the name {stored} "
                     f"(weights {before[:8]}, now {now[:8]}); give another file"
                 )
 
@@ -203,17 +202,11 @@ def unnamed(profile: Profile, now: Header) -> str:
         FINGERPRINT[key] for key in LATER
         if now.environment.get(key) is not None and before.environment.get(key) is None
     ]  # fmt: skip
-    if any(c.draft_identity is None and _by_model(c.key) for c in profile.finished):
+    if any(c.draft_identity is None and c.key.who.model is not None for c in profile.finished):
         found.append("weights of the draft model")
     if now.conditions and not before.conditions:
         found.append("other settings")
     return " or ".join(found)
-
-
-def _by_model(key: CellKey) -> bool:
-    """Whether another model drafts, in a cascade for the model itself."""
-    first, _ = split_cascade(key.draft)
-    return first not in (SELF, LOOKUP) and not first.startswith(LAYERS)
 
 
 def other_machine(before: Mapping[str, Scalar], now: Mapping[str, Scalar]) -> str:

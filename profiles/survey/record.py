@@ -12,6 +12,7 @@ from magicdec.profiles.survey.intervals import LEVEL, length_interval
 from magicdec.profiles.survey.surveying import TRACE_GAMMA, Surveyed
 
 SURVEY_SCHEMA = "magicdec.survey/1"
+OF_DRAFTER = ("draft", "draft_kv", "selector", "selector_options", "budget")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +76,7 @@ def survey_record(
 def _drafter(result: Surveyed, gammas: Sequence[int]) -> dict[str, Any]:
     drafter = result.drafter
     return {
-        "draft": drafter.draft,
-        "draft_kv": drafter.draft_kv,
-        "selector": drafter.selector,
-        "selector_options": dict(drafter.options),
-        "budget": drafter.budget,
+        **{name: drafter.json[name] for name in OF_DRAFTER},
         "draft_weights": result.weights,
         "alpha": result.alpha,
         "seconds": result.seconds,

@@ -6,9 +6,10 @@ import copy
 
 from torch import Tensor
 
+from magicdec.engine.draft_spec import DraftSpec
 from magicdec.engine.plugins import is_ours
+from magicdec.engine.selection import selector_of
 from magicdec.engine.selectors.base import KVSelector, ScoredSelector
-from magicdec.profiles.survey.drafter import Drafter
 
 
 class Scores:
@@ -18,11 +19,11 @@ class Scores:
     def __init__(self) -> None:
         self._selectors: dict[str, KVSelector] = {}
 
-    def selector(self, drafter: Drafter) -> KVSelector:
-        """What `drafter.create()` makes; the same one for the same selector and options."""
-        name = repr((drafter.selector, sorted(drafter.options.items())))
+    def selector(self, drafter: DraftSpec) -> KVSelector:
+        """What `selector_of` makes; the same one for the same selector and options."""
+        name = repr((drafter.selector, sorted(drafter.selector_options)))
         if name not in self._selectors:
-            self._selectors[name] = _remembering(drafter.create())
+            self._selectors[name] = _remembering(selector_of(drafter))
         return self._selectors[name]
 
 

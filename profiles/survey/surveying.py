@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from magicdec.engine.config import LOOKUP, DecodeConfig, DraftWeights
+from magicdec.engine.config import DecodeConfig, DraftWeights
+from magicdec.engine.draft_spec import LOOKUP, MEASURED_BY, DraftSpec
 from magicdec.engine.draft_view import make_view, view_capacity
 from magicdec.engine.drafter import draft_weights
 from magicdec.engine.drafting import check_layers
@@ -18,11 +19,10 @@ from magicdec.engine.events import Event
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.report import Recorder, RunReport
 from magicdec.engine.request import Request
+from magicdec.engine.selection import selector_of
 from magicdec.engine.selectors.base import DynamicSelector
 from magicdec.engine.session import Session
 from magicdec.profiles.costs.acceptance import AcceptanceCounts
-from magicdec.profiles.storage.drafter import MEASURED_BY, kind_of
-from magicdec.profiles.survey.drafter import Drafter
 from magicdec.profiles.survey.forced import BLOCK, chances, kept
 from magicdec.profiles.survey.lookup import Row, lookup_hits, lookup_walk
 from magicdec.profiles.survey.own_cache import own_cache_chances
@@ -40,7 +40,7 @@ TRACE_GAMMA = 4
 class Surveyed:
     """What a drafter would have had accepted, by row; seconds: what finding out took."""
 
-    drafter: Drafter
+    drafter: DraftSpec
     weights: DraftWeights
     kept: tuple[Kept, ...]
     seconds: float
@@ -58,12 +58,12 @@ class Surveyed:
         return [walk(row, gamma) for row in self.kept]
 
 
-def as_run(config: DecodeConfig, drafters: Sequence[Drafter]) -> DecodeConfig:
+def as_run(config: DecodeConfig, drafters: Sequence[DraftSpec]) -> DecodeConfig:
     """Settings of a run that takes as much memory as the survey: one view at a time, unrolled."""
     widest = max(drafters, key=lambda drafter: drafter.budget or 0)
     if widest.budget is not None:
         widest = replace(widest, budget=widest.budget + config.max_new_tokens)
-    return widest.config(config, WIDTH)
+    return config.drafted_by(widest, WIDTH)
 
 
 class Survey:
@@ -76,20 +76,20 @@ class Survey:
 
     def __init__(
         self, session: Session, requests: Sequence[Request], config: DecodeConfig,
-        drafters: Sequence[Drafter], *, block: int = BLOCK,
+        drafters: Sequence[DraftSpec], *, block: int = BLOCK,
     ) -> None:  # fmt: skip
         """Raises ConfigError for a drafter that cannot work."""
         self._session, self._requests, self._config = session, requests, config
         self._drafters, self._block = drafters, block
         for drafter in drafters:
             require(
-                kind_of(drafter.draft) != "cascade",
+                not drafter.who.cascades,
                 f"draft {drafter.draft} drafts what self does, only sooner, as well accepted; "
                 f"give self, and measure the cascade with {MEASURED_BY}",
             )
-            draft_weights(drafter.config(config, 1), session.device, session.dtype)
+            draft_weights(config.drafted_by(drafter, 1), session.device, session.dtype)
             view_capacity(
-                drafter.create(), budget=drafter.budget or 1, context=1, growth=1, gamma=block
+                selector_of(drafter), budget=drafter.budget or 1, context=1, growth=1, gamma=block
             )
         self._rows: list[TracedRow] = []
         self._scores = Scores()
@@ -97,7 +97,7 @@ class Survey:
         self.report: RunReport | None = None  # of the traced run
 
     @property
-    def tracer(self) -> Drafter:
+    def tracer(self) -> DraftSpec:
         """The drafter that is really run: speculation gives the text sooner where it pays."""
         return max(self._drafters, key=lambda drafter: drafter.budget or 0)
 
@@ -105,9 +105,9 @@ class Survey:
         """The one real run. Raises what `Session.run` raises."""
         recorder = Recorder()
         events = self._session.run(
-            self._requests, self.tracer.config(self._config, gamma),
+            self._requests, self._config.drafted_by(self.tracer, gamma),
             batch=len(self._requests),
-            observed=max(drafter.create().observed for drafter in self._drafters),
+            observed=max(selector_of(drafter).observed for drafter in self._drafters),
         )  # fmt: skip
         with closing(events):
             for event in events:
@@ -149,21 +149,21 @@ class Survey:
         reader = TargetReader(session.cache, self._rows)
         return chances(session.model, reader, self._rows, sampling)
 
-    def _draft(self, drafter: Drafter) -> tuple[DraftWeights, list[Kept]]:
-        session, config = self._session, drafter.config(self._config, 1)
+    def _draft(self, drafter: DraftSpec) -> tuple[DraftWeights, list[Kept]]:
+        session, config = self._session, self._config.drafted_by(drafter, 1)
         weights = draft_weights(config, session.device, session.dtype)
-        if config.draft_model is not None:
-            own = drafter.config(self._config, self._block)
+        if drafter.who.model is not None:
+            own = self._config.drafted_by(drafter, self._block)
             return weights, own_cache_chances(session, self._rows, own, self._block)
         model = session.model
-        if config.draft_layers is not None:
-            check_layers(model.spec, config.draft_layers)
-            model = model.first(config.draft_layers)
+        if (layers := drafter.who.layers) is not None:
+            check_layers(model.spec, layers)
+            model = model.first(layers)
         reader = self._reader(drafter, model)
         model = model.quantized if weights == "int8" else model
         return weights, chances(model, reader, self._rows, config.sampling)
 
-    def _reader(self, drafter: Drafter, model: Decoder) -> Reader:
+    def _reader(self, drafter: DraftSpec, model: Decoder) -> Reader:
         """What is chosen once is seen at all tokens at once; the rest is read step by step."""
         cache, rows, selector = self._session.cache, self._rows, self._scores.selector(drafter)
         if not isinstance(selector, DynamicSelector):

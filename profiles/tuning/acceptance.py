@@ -3,45 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 
 import torch
 
 from magicdec.engine.config import DecodeConfig, DraftWeights
+from magicdec.engine.draft_spec import DraftSpec
 from magicdec.engine.drafter import draft_weights
 from magicdec.profiles.costs.acceptance import pooled
-from magicdec.profiles.survey.drafter import Drafter
 from magicdec.profiles.survey.intervals import length_interval
 from magicdec.profiles.survey.surveying import Surveyed
 from magicdec.profiles.tuning.evidence import Evidence
 
 
-@dataclass(frozen=True, slots=True)
-class Weighted(Drafter):
-    """A drafter with weights of its own; several of one survey may differ in them."""
-
-    weights: DraftWeights = "auto"
-
-    def config(self, base: DecodeConfig, gamma: int) -> DecodeConfig:
-        # Named, because super() does not find its class in a slots dataclass.
-        return replace(Drafter.config(self, base, gamma), draft_weights=self.weights)
-
-
 def weighted(
-    drafters: Sequence[Drafter], kinds: Sequence[DraftWeights], config: DecodeConfig,
+    drafters: Sequence[DraftSpec], kinds: Sequence[DraftWeights], config: DecodeConfig,
     device: torch.device, dtype: torch.dtype,
-) -> list[Weighted]:  # fmt: skip
+) -> list[DraftSpec]:  # fmt: skip
     """Every drafter with every kind of weights; none named: all that `auto` would choose among.
 
     Raises ConfigError for int8 where it cannot be had.
     """
     found = []
     for drafter in drafters:
-        base = drafter.config(config, 1)
+        base = config.drafted_by(drafter, 1)
         asked = [replace(base, draft_weights=kind) for kind in kinds or ("auto", "same")]
         wanted = [draft_weights(each, device, dtype) for each in asked]
-        members = {each.name: getattr(drafter, each.name) for each in fields(drafter)}
-        found += [Weighted(**members, weights=kind) for kind in dict.fromkeys(wanted)]
+        found += [replace(drafter, draft_weights=kind) for kind in dict.fromkeys(wanted)]
     return found
 
 

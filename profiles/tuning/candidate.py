@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
-from magicdec.profiles.storage.drafter import Drafter
+from magicdec.engine.draft_spec import DraftSpec
 from magicdec.profiles.storage.schema import CellKey
 
 
@@ -25,7 +25,7 @@ class Place:
 class Candidate:
     """A way to decode. Plain decoding has no drafter, and γ 0."""
 
-    drafter: Drafter | None
+    drafter: DraftSpec | None
     gamma: int
 
     @property

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from magicdec.engine.config import LOOKUP
+from magicdec.engine.draft_spec import LOOKUP, DraftSpec
 from magicdec.profiles.costs import step_times
 from magicdec.profiles.costs.step_times import Factors, Seen
-from magicdec.profiles.storage.drafter import Drafter
 from magicdec.profiles.tuning.choosing import fitting
 from magicdec.profiles.tuning.objective import Objective
 from magicdec.profiles.tuning.pricing import Option
@@ -27,7 +26,7 @@ def factors(seen: Sequence[tuple[Option, Seen]]) -> Factors:
     return step_times.factors(pairs, apart=(LOOKUP,))
 
 
-def _passes_of(drafter: Drafter | None) -> str:
+def _passes_of(drafter: DraftSpec | None) -> str:
     """What drafts are alike in: who drafts, with which weights. Lookup runs no pass at all."""
     if drafter is None or drafter.kind == "lookup":
         return LOOKUP

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from magicdec.engine.draft_spec import DraftSpec
 from magicdec.profiles.calibrated import Calibration
 from magicdec.profiles.costs.passes import forward
 from magicdec.profiles.costs.shapes import ModelShape
 from magicdec.profiles.costs.speculation import Drafting, step_costs
 from magicdec.profiles.costs.step_times import StepTimes
 from magicdec.profiles.drafter_costs import Row, drafting_of, layers_of
-from magicdec.profiles.storage.drafter import Drafter
 from magicdec.profiles.tuning.candidate import Candidate, Place
 
 
@@ -41,9 +41,9 @@ class CalibratedPrices:
             gamma=candidate.gamma, weight_bytes=found.weight_bytes, kv_bytes=found.kv_bytes,
         ).cells()  # fmt: skip
 
-    def unknown(self, drafter: Drafter) -> bool:
+    def unknown(self, drafter: DraftSpec) -> bool:
         """Whether its one-off selection was not measured, and is priced at nothing."""
-        selector = None if drafter.budget is None else drafter.selector
+        selector = drafter.chooser
         return selector is not None and self.calibration.selection(selector) is None
 
     def _prompt(self, place: Place) -> float:
@@ -59,8 +59,7 @@ class CalibratedPrices:
         layers = own.layers if own else found.model.layers
         if drafter.kind == "layers":
             layers = layers_of(drafter, found.model)
-        select = found.selecting(drafter.selector, drafter.budget, prompt)
-        select = select * layers / found.model.layers
+        select = found.selecting(drafter.chooser, prompt) * layers / found.model.layers
         if own is None:
             return select
         prefill = forward(

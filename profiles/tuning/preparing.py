@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.request import Request
 from magicdec.profiles.calibrated import Calibration
+from magicdec.profiles.gamma_names import policy_of
 from magicdec.profiles.run_settings import calibrated
 from magicdec.profiles.tuning.candidate import Candidate
 
@@ -15,7 +16,9 @@ from magicdec.profiles.tuning.candidate import Candidate
 def config_of(candidate: Candidate, base: DecodeConfig) -> DecodeConfig:
     """The run of a candidate; all else as in `base`."""
     drafter = candidate.drafter
-    return replace(base, gamma=0) if drafter is None else drafter.config(base, candidate.gamma)
+    if drafter is None:
+        return replace(base, gamma=0)
+    return base.drafted_by(drafter, candidate.gamma, policy_of(drafter.gamma_policy))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from magicdec.engine.config import DecodeConfig
+from magicdec.engine.draft_spec import DraftSpec
 from magicdec.profiles.costs.step_times import Factors
 from magicdec.profiles.storage.schema import Cell
-from magicdec.profiles.survey.drafter import Drafter
 from magicdec.profiles.tuning.candidate import Place
 from magicdec.profiles.tuning.choosing import Ranking, fitting, predicted_differ, rank
 from magicdec.profiles.tuning.correcting import corrected, factors
@@ -26,7 +26,7 @@ class Question:
 
     batches: tuple[int, ...]
     contexts: tuple[int | None, ...]
-    drafters: tuple[Drafter, ...]
+    drafters: tuple[DraftSpec, ...]
     gammas: tuple[int, ...]
     config: DecodeConfig  # of every run, but for drafter and γ
     objective: Objective = field(default_factory=Objective)

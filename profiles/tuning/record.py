@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any
 
-from magicdec.profiles.storage.drafter import Drafter
+from magicdec.engine.draft_spec import DraftSpec
 from magicdec.profiles.tuning.candidate import Candidate
 from magicdec.profiles.tuning.correcting import corrected
 from magicdec.profiles.tuning.objective import Objective
@@ -85,10 +85,8 @@ def _answer(answer: Answer, objective: Objective, command: str | None) -> dict[s
 
 def _candidate(candidate: Candidate) -> dict[str, Any]:
     """Members of a drafter are null for plain decoding."""
-    known: dict[str, Any] = {field.name: None for field in fields(Drafter)}
-    if candidate.drafter is not None:
-        known = asdict(candidate.drafter)
-        known["selector_options"] = dict(candidate.drafter.selector_options)
+    drafter = candidate.drafter
+    known = dict.fromkeys(DraftSpec(None).json) if drafter is None else drafter.json
     return known | {"gamma": candidate.gamma}
 
 

@@ -10,6 +10,7 @@ from statistics import mean
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.events import Event, PrefillProgress, StepFinished
 from magicdec.engine.request import Request
+from magicdec.engine.selection import measured_as
 from magicdec.engine.session import Session
 from magicdec.profiles.calibrated import Calibration
 from magicdec.profiles.calibration_fit import shape_of
@@ -96,7 +97,8 @@ class Tuner:
 
     def _models(self) -> dict[str, ModelShape]:
         """Sizes of the models that draft for another."""
-        configs = {d.draft: d.config(self.question.config, 1) for d in self.question.drafters}
+        asked = self.question
+        configs = {d.draft: asked.config.drafted_by(d, 1) for d in asked.drafters}
         specs = {name: self.session.draft_spec(config) for name, config in configs.items()}
         return {name: shape_of(spec, name) for name, spec in specs.items() if spec is not None}
 
@@ -119,7 +121,7 @@ class Tuner:
 
     def _price(self, answer: Answer, found: Surveyed, prices: CalibratedPrices) -> Known:
         asked = self.question
-        drafter = found.drafter.named(asked.config.sampling.temperature, found.weights)
+        drafter = measured_as(found.drafter, asked.config.sampling.temperature, found.weights)
         if prices.unknown(drafter):
             self._note(f"what {drafter.selector} selects with was not calibrated: priced at 0")
         by_gamma = {gamma: evidence(found, gamma) for gamma in asked.gammas}

@@ -11,11 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from magicdec.engine.config import LOOKUP, SELF
+from magicdec.engine.draft_spec import LOOKUP, SELF, DraftSpec
 from magicdec.engine.selection import chosen_once
 from magicdec.profiles.costs.step_times import Factors
 from magicdec.profiles.gamma_names import policy_of
-from magicdec.profiles.storage.drafter import kind_of
 from magicdec.profiles.tuning.candidate import Candidate, Place
 from magicdec.profiles.tuning.choosing import fitting
 from magicdec.profiles.tuning.correcting import corrected
@@ -25,15 +24,6 @@ from magicdec.profiles.tuning.verdict import Measured
 
 GB = 1e9
 MEASURED_ONLY = "cascades, trees and γ that changes are measured, not predicted"
-
-
-class Way(Protocol):
-    """Who drafts, over what."""
-
-    @property
-    def draft(self) -> str: ...
-    @property
-    def selector(self) -> str | None: ...
 
 
 class Change(Protocol):
@@ -47,7 +37,7 @@ class Change(Protocol):
     def needs(self) -> str:
         """What it can be combined with, after its flag in a message."""
 
-    def takes(self, way: Way) -> bool:
+    def takes(self, way: DraftSpec) -> bool:
         """Whether it can be combined with that."""
 
     def over(self, candidate: Candidate) -> Candidate: ...
@@ -70,8 +60,8 @@ class Cascade:
             "add snapkv or another one to --selector"
         )
 
-    def takes(self, way: Way) -> bool:
-        return way.draft == SELF and way.selector is not None and chosen_once(way.selector)
+    def takes(self, way: DraftSpec) -> bool:
+        return way.draft == SELF and _chosen_once(way)
 
     def over(self, candidate: Candidate) -> Candidate:
         return _changed(candidate, draft=self.draft)
@@ -95,9 +85,8 @@ class Tree:
             "snapkv or another one that chooses once to --selector"
         )
 
-    def takes(self, way: Way) -> bool:
-        itself = kind_of(way.draft) in ("self", "layers")
-        return itself and way.selector is not None and chosen_once(way.selector)
+    def takes(self, way: DraftSpec) -> bool:
+        return way.kind in ("self", "layers") and _chosen_once(way)
 
     def over(self, candidate: Candidate) -> Candidate:
         return _changed(candidate, tree=self.kind, tree_nodes=self.nodes)
@@ -118,11 +107,15 @@ class Policy:
     def needs(self) -> str:
         return "ends a draft by its probabilities, and lookup has none; add self to --draft"
 
-    def takes(self, way: Way) -> bool:
+    def takes(self, way: DraftSpec) -> bool:
         return way.draft != LOOKUP or policy_of(self.name).stop is None
 
     def over(self, candidate: Candidate) -> Candidate:
         return replace(_changed(candidate, gamma_policy=self.name), gamma=self.most)
+
+
+def _chosen_once(way: DraftSpec) -> bool:
+    return way.selector is not None and chosen_once(way.selector)
 
 
 def _changed(candidate: Candidate, **members: Any) -> Candidate:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from magicdec.engine.draft_spec import DraftSpec
 from magicdec.engine.gamma.auto import Auto
 from magicdec.engine.gamma.policy import Situation
 from magicdec.profiles.gamma_prices import GRAIN, CalibratedPrices, adaptive, priced
 from magicdec.profiles.run_prediction import Work, costs_at
-from magicdec.profiles.storage.drafter import Drafter
 
 
 def work(batch: int = 4, context: int = 4096, budget: int | None = 256, selector="snapkv") -> Work:
     return Work(
         batch=batch, contexts=(context,) * batch, new_tokens=(64,) * batch, gamma=8,
-        drafter=Drafter(selector, budget=budget, draft_weights="int8"),
+        drafter=DraftSpec(selector, budget=budget, draft_weights="int8"),
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from magicdec.engine.draft_spec import DraftSpec
 from magicdec.profiles.costs.acceptance import AcceptanceRates
 from magicdec.profiles.run_prediction import (
     Seconds,
@@ -16,9 +17,8 @@ from magicdec.profiles.run_prediction import (
     error_terms,
     predict_run,
 )
-from magicdec.profiles.storage.drafter import Drafter
 
-SNAPKV = Drafter("snapkv", (), 256, 0.0, "int8")
+SNAPKV = DraftSpec("snapkv", (), 256, 0.0, "int8")
 WORK = Work(4, (4000,) * 4, (65,) * 4, 3, SNAPKV)
 WHOLE = replace(WORK, drafter=replace(SNAPKV, draft_kv="full"))
 SURE, NEVER = AcceptanceRates((1.0,), ""), AcceptanceRates((0.0,), "")

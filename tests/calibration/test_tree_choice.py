@@ -8,15 +8,15 @@ import pytest
 
 from magicdec.cli.knobs import Settings
 from magicdec.cli.trees import with_shape
+from magicdec.engine.draft_spec import DraftSpec
 from magicdec.engine.request import Request
 from magicdec.engine.trees.shape import ShapeSearch
 from magicdec.profiles.calibration import save_calibration
 from magicdec.profiles.run_prediction import Work, full_step
-from magicdec.profiles.storage.drafter import Drafter
 from magicdec.profiles.tree_choice import choose_tree
 
 RATES = (0.7, 0.4, 0.3, 0.2)
-WORK = Work(1, (4000,), (65,), 5, Drafter("snapkv", (), 256, 0.0, "int8"))
+WORK = Work(1, (4000,), (65,), 5, DraftSpec("snapkv", (), 256, 0.0, "int8"))
 
 
 def faster(made, flops: float):

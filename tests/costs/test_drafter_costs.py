@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from magicdec.engine.draft_spec import DraftSpec
 from magicdec.engine.selectors.base import KVSelector, Search
 from magicdec.profiles.costs.capacity import memory
 from magicdec.profiles.costs.catalog import find_model
@@ -15,7 +16,6 @@ from magicdec.profiles.costs.host import lookup_cost
 from magicdec.profiles.costs.shapes import ModelShape
 from magicdec.profiles.costs.speculation import Drafting, HostCost, StepCosts, step_costs
 from magicdec.profiles.drafter_costs import Row, drafting_of
-from magicdec.profiles.storage.drafter import Drafter
 
 TARGET = find_model("llama-3.1-8b")
 SMALL = find_model("llama-3.2-1b")
@@ -28,7 +28,7 @@ READER = Hardware(
 AT = Row(4000, 32)
 
 
-def costs(drafter: Drafter, model: ModelShape | None = None, rows: int = 2, gamma: int = 4,
+def costs(drafter: DraftSpec, model: ModelShape | None = None, rows: int = 2, gamma: int = 4,
           context: float = 4032) -> StepCosts:  # fmt: skip
     return step_costs(
         TARGET, READER, drafting_of(drafter, TARGET, AT, 2, model), rows=rows, context=context,
@@ -37,22 +37,18 @@ def costs(drafter: Drafter, model: ModelShape | None = None, rows: int = 2, gamm
 
 
 def test_layers_cost_their_share_of_a_draft_and_the_head():
-    whole = costs(Drafter("snapkv", (), 256))
-    half = costs(Drafter("snapkv", (), 256, draft=f"layers:{TARGET.layers // 2}"))
+    whole = costs(DraftSpec("snapkv", (), 256))
+    half = costs(DraftSpec("snapkv", (), 256, draft=f"layers:{TARGET.layers // 2}"))
     head = TARGET.vocab * TARGET.hidden * 2 / BANDWIDTH
     assert float(half.draft) - head == pytest.approx((float(whole.draft) - head) / 2, rel=1e-3)
     assert half.verify == whole.verify
 
 
 def test_a_draft_model_has_its_own_shape_and_cache():
-    full = costs(Drafter("full", draft="small", draft_kv="full"), SMALL)
-    bounded = costs(Drafter("snapkv", (), 256, draft="small"), SMALL)
-    entries = (
-        float(full.draft_pass.kv - bounded.draft_pass.kv)
-        * BANDWIDTH
-        / 2
-        / SMALL.kv_bytes_per_token(2)
-    )
+    full = costs(DraftSpec("full", draft="small", draft_kv="full"), SMALL)
+    bounded = costs(DraftSpec("snapkv", (), 256, draft="small"), SMALL)
+    read = float(full.draft_pass.kv - bounded.draft_pass.kv) * BANDWIDTH / 2
+    entries = read / SMALL.kv_bytes_per_token(2)
     assert entries == pytest.approx(4032 - (256 + 32))
     assert float(full.draft_pass.weights) == pytest.approx(SMALL.streamed * 2 / BANDWIDTH)
     # A draft begins with a pass over two tokens: five tokens in four passes.
@@ -64,7 +60,7 @@ def test_a_draft_model_has_its_own_shape_and_cache():
 
 def test_a_draft_model_sees_no_more_than_its_window():
     short = replace(SMALL, max_position=1000)
-    drafting = drafting_of(Drafter("full", draft="small", draft_kv="full"), TARGET, AT, 2, short)
+    drafting = drafting_of(DraftSpec("full", draft="small", draft_kv="full"), TARGET, AT, 2, short)
     assert drafting.budget == 1000
 
 
@@ -81,7 +77,7 @@ def test_lookup_costs_the_hosts_search_once_a_step():
 
 
 def test_an_early_exit_stores_no_weights_of_its_own():
-    drafting = drafting_of(Drafter("snapkv", (), 256, draft="layers:4"), TARGET, AT, 2)
+    drafting = drafting_of(DraftSpec("snapkv", (), 256, draft="layers:4"), TARGET, AT, 2)
     kept = memory(TARGET, READER, drafting, context=4000)
     assert kept.draft_weights == 0
     assert float(kept.draft_kv_row) == pytest.approx(
@@ -106,12 +102,12 @@ class Searching(KVSelector):
 @pytest.mark.parametrize("rows", [1, 8])
 def test_what_a_selector_searches_is_paid_for(monkeypatch, rows):
     monkeypatch.setattr(
-        "magicdec.profiles.drafter_costs.SELECTORS.create",
+        "magicdec.engine.selection.SELECTORS.create",
         lambda name, options: Searching(**options),
     )
 
     def priced(**search: float) -> StepCosts:
-        return costs(Drafter("any", tuple(search.items()), 256), rows=rows)
+        return costs(DraftSpec("any", tuple(search.items()), 256), rows=rows)
 
     token = rows * 4032 * TARGET.kv_bytes_per_token(2) / BANDWIDTH  # seconds for every entry
     idle, draft, verify = priced(), priced(draft=1 / 16), priced(verify=1 / 4)

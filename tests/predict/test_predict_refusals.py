@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from magicdec.profiles.storage.drafter import MEASURED_BY
+from magicdec.engine.draft_spec import MEASURED_BY
 
 Refused = Callable[[list[str]], str]
 BASE = ("predict", "--hardware", "8xA100", "--model", "llama-3.1-8b")

@@ -14,7 +14,7 @@ from magicdec.engine.events import RowFinished, RunFinished
 from magicdec.engine.prefill_files import lock_path, prefills_folder
 from magicdec.engine.prefill_store import PrefillStore
 from magicdec.engine.request import Request
-from magicdec.kernels.attention import get_backend
+from magicdec.kernels.backends import get_backend
 
 CPU = torch.device("cpu")
 CONFIG = DecodeConfig(gamma=0, max_new_tokens=4)

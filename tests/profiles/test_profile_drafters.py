@@ -11,13 +11,15 @@ from pathlib import Path
 import pytest
 
 from magicdec.engine.config import DecodeConfig
+from magicdec.engine.draft_spec import DraftSpec
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.events import PhaseTimes
-from magicdec.profiles.storage.drafter import Drafter
 from magicdec.profiles.storage.encoding import cell_to_json
 from magicdec.profiles.storage.reading import read_profile
 from magicdec.profiles.storage.schema import Cell, Repeat, Sample
 from magicdec.profiles.storage.writing import ProfileWriter
+from magicdec.profiles.tuning.candidate import Candidate
+from magicdec.profiles.tuning.preparing import config_of
 
 WAYS = {
     "lookup": {"draft": "lookup"},
@@ -46,7 +48,7 @@ def test_members_that_a_way_has_no_use_for_do_not_tell_ways_apart(make):
     assert lookup.draft_weights == "same" and lookup != key
     whole = replace(key, draft_kv="full")
     assert whole == replace(key, selector="full", budget=3) and whole.budget is None
-    assert Drafter("snapkv", (), 9).way == "snapkv 9"
+    assert DraftSpec("snapkv", (), 9).way == "snapkv 9"
 
 
 def test_they_survive_the_file(make, cells, tmp_path):
@@ -115,12 +117,12 @@ def test_a_key_that_lacks_what_its_way_needs_is_refused(make, tmp_path, change):
 def test_a_way_becomes_the_settings_that_draft_so(make, cells):
     base = DecodeConfig(max_new_tokens=7, draft="lookup")
     for cell, change in zip(cells[1:], WAYS.values(), strict=True):
-        config = cell.key.drafter.config(base, 5)
+        config = config_of(Candidate(cell.key.drafter, 5), base)
         assert config.gamma == 5 and config.max_new_tokens == 7
         assert config.draft == change.get("draft", "self")
         assert config.draft_kv == change.get("draft_kv", "selected")
         assert config.gamma_policy.name == change.get("gamma_policy", "fixed")
-    assert cells[0].key.drafter.config(base, 2).draft == "self"
+    assert config_of(Candidate(cells[0].key.drafter, 2), base).draft == "self"
 
 
 def test_tables_name_them(make, cells, tmp_path, magicdec, monkeypatch):

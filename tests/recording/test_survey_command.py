@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from magicdec.cli.main import run_command_line
-from magicdec.profiles.storage.drafter import MEASURED_BY
+from magicdec.engine.draft_spec import MEASURED_BY
 
 
 @pytest.fixture

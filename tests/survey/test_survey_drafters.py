@@ -6,23 +6,23 @@ import pytest
 import torch
 
 from magicdec.engine.config import DecodeConfig, SamplingConfig
+from magicdec.engine.draft_spec import DraftSpec
 from magicdec.engine.engine import Engine
 from magicdec.engine.report import Recorder
 from magicdec.engine.request import Request
 from magicdec.kernels.backends import get_backend
 from magicdec.profiles.costs.acceptance import pooled
-from magicdec.profiles.survey.drafter import Drafter
 from magicdec.profiles.survey.surveying import Survey
 from magicdec.profiles.tuning.acceptance import evidence
 
 CPU = torch.device("cpu")
-LOOKUP = Drafter(None, None, draft="lookup", draft_kv=None)
+LOOKUP = DraftSpec(None, draft="lookup")
 DRAFTERS = [
     LOOKUP,
-    Drafter("snapkv", 40, draft="layers:1"), Drafter("streaming", 24, draft="layers:1"),
-    Drafter("full", None, draft="layers:1", draft_kv="full"),
-    Drafter("full", None, draft="other", draft_kv="full"),
-    Drafter("snapkv", 40, draft="other"), Drafter("streaming", 24, draft="other"),
+    DraftSpec("snapkv", (), 40, draft="layers:1"), DraftSpec("streaming", (), 24, draft="layers:1"),
+    DraftSpec("full", draft="layers:1"),
+    DraftSpec("full", draft="other"),
+    DraftSpec("snapkv", (), 40, draft="other"), DraftSpec("streaming", (), 24, draft="other"),
 ]  # fmt: skip
 drafters = pytest.mark.parametrize("drafter", DRAFTERS, ids=[d.way for d in DRAFTERS])
 
@@ -35,10 +35,10 @@ class TinySession:
         self._draft, self._tokenizer = draft, tokenizer
 
     def draft_model(self, config):
-        return self._draft if config.draft_model else None
+        return self._draft if config.who.model else None
 
     def draft_spec(self, config):
-        return self._draft.spec if config.draft_model else None
+        return self._draft.spec if config.who.model else None
 
     def run(self, requests, config, *, batch, observed=0):
         longest = max(len(request.tokens) for request in requests)
@@ -97,7 +97,7 @@ def really(session, requests, config):
 def test_steps_of_one_draft_token_are_replayed_exactly(session, requests, drafter, penalty):
     config = settings(sampling=SamplingConfig(repetition_penalty=penalty))
     found = surveyed(session, requests, config, drafter, block=1)
-    real = really(session, requests, drafter.config(config, 1))
+    real = really(session, requests, config.drafted_by(drafter, 1))
     both = pooled(found.walks(1))
     assert both.drafted == (real.num_spec_steps,)
     assert both.accepted == (real.num_accepted_draft_tokens,)
@@ -107,7 +107,7 @@ def test_steps_of_one_draft_token_are_replayed_exactly(session, requests, drafte
 @drafters
 def test_longer_drafts_come_near(session, requests, drafter):
     found = surveyed(session, requests, settings(), drafter)
-    real = really(session, requests, drafter.config(settings(), 3))
+    real = really(session, requests, settings().drafted_by(drafter, 3))
     both = pooled(found.walks(3))
     exact = drafter is LOOKUP or drafter.draft_kv == "full"
     length = pytest.approx(real.mean_acceptance_length or 1.0, rel=1e-9 if exact else 0.12)
@@ -128,7 +128,7 @@ def test_sampled_text_too(session, requests, drafter):
     config = settings(sampling=SamplingConfig(0.8, seed=5))
     many = [Request(r.document, r.tokens, i) for i, r in enumerate(requests * 8)]
     found = surveyed(session, many, config, drafter, block=1)
-    real = really(session, many, drafter.config(config, 1))
+    real = really(session, many, config.drafted_by(drafter, 1))
     assert pooled(found.walks(1)).mean_length == pytest.approx(
         real.mean_acceptance_length or 1.0, abs=0.12
     )

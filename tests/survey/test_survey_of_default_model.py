@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from magicdec.engine.config import DecodeConfig
+from magicdec.engine.draft_spec import DraftSpec
 from magicdec.engine.report import Recorder
 from magicdec.engine.session import open_session
 from magicdec.engine.text.documents import read_documents
-from magicdec.profiles.survey.drafter import Drafter
 from magicdec.profiles.survey.record import estimates
 from magicdec.profiles.survey.surveying import Survey
 
@@ -27,14 +27,16 @@ def test_lengths_are_those_of_real_runs():
     source = str(NOVEL) if NOVEL.exists() else "builtin:pydoc"
     requests = session.requests(read_documents([source]), context=600, batch=4)
     config = DecodeConfig(max_new_tokens=128, ignore_eos=True)
-    drafters = [Drafter(name, budget) for name in ("snapkv", "streaming") for budget in (64, 256)]
+    drafters = [
+        DraftSpec(name, budget=budget) for name in ("snapkv", "streaming") for budget in (64, 256)
+    ]
     survey = Survey(session, requests, config, drafters)
     survey.trace(lambda event: None)
     ratios = []
     for found in survey.results():
         for estimate in estimates(found, GAMMAS):
             recorder = Recorder()
-            run = found.drafter.config(config, estimate.gamma)
+            run = config.drafted_by(found.drafter, estimate.gamma)
             for event in session.run(requests, run, batch=4):
                 recorder.add(event)
             ratios.append(estimate.length / recorder.tally().mean_acceptance_length)

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from magicdec.engine.config import DecodeConfig, SamplingConfig
+from magicdec.engine.draft_spec import DraftSpec
 from magicdec.engine.engine import Engine
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.report import Recorder
@@ -16,7 +17,6 @@ from magicdec.engine.request import Request
 from magicdec.engine.selectors.snapkv import SnapKV
 from magicdec.kernels.backends import get_backend
 from magicdec.profiles.costs.acceptance import pooled
-from magicdec.profiles.survey.drafter import Drafter
 from magicdec.profiles.survey.record import estimates, survey_record
 from magicdec.profiles.survey.surveying import Survey
 
@@ -77,10 +77,11 @@ def really(session, requests, config):
 
 
 DRAFTERS = [
-    Drafter("snapkv", 40), Drafter("snapkv", 64, {"window": 8}), Drafter("window", 24),
-    Drafter("streaming", 24), Drafter("streaming", 64, {"sinks": 1}), Drafter("full", 1),
-    Drafter("topk", 24), Drafter("quest", 24, {"page": 4}),
-    Drafter("pqcache", 24, {"sinks": 4, "recent": 8}), Drafter("reuse", 24, {"recent": 8}),
+    DraftSpec("snapkv", (), 40), DraftSpec("snapkv", (("window", 8),), 64),
+    DraftSpec("streaming", (), 24), DraftSpec("streaming", (("sinks", 1),), 64),
+    DraftSpec("window", (), 24), DraftSpec("full"), DraftSpec("topk", (), 24),
+    DraftSpec("quest", (("page", 4),), 24), DraftSpec("reuse", (("recent", 8),), 24),
+    DraftSpec("pqcache", (("sinks", 4), ("recent", 8)), 24),
 ]  # fmt: skip
 
 
@@ -89,7 +90,7 @@ def test_steps_of_one_draft_token_are_replayed_exactly(session, requests, kv_dty
     """The window rolls over everything it held: the text is twice as long as its budget."""
     session._kv_dtype = kv_dtype
     for found in surveyed(session, requests, settings(), DRAFTERS, block=1):
-        real = really(session, requests, found.drafter.config(settings(), 1))
+        real = really(session, requests, settings().drafted_by(found.drafter, 1))
         both = pooled(found.walks(1))
         assert both.drafted == (real.num_spec_steps,)
         assert both.accepted == (real.num_accepted_draft_tokens,), found.drafter
@@ -98,14 +99,14 @@ def test_steps_of_one_draft_token_are_replayed_exactly(session, requests, kv_dty
 def test_penalties_count_the_text_as_a_run_does(session, requests):
     config = settings(sampling=PENALISED)
     for found in surveyed(session, requests, config, DRAFTERS, block=1):
-        real = really(session, requests, found.drafter.config(config, 1))
+        real = really(session, requests, config.drafted_by(found.drafter, 1))
         both = pooled(found.walks(1))
         assert both.accepted == (real.num_accepted_draft_tokens,), found.drafter
 
 
 def test_penalised_samples_are_kept_by_a_draft_that_sees_everything(session, requests):
     config = settings(sampling=dataclasses.replace(PENALISED, temperature=2.0))
-    (found,) = surveyed(session, requests, config, [Drafter("full", 1)])
+    (found,) = surveyed(session, requests, config, [DraftSpec("full")])
     assert all(np.allclose(row, 1.0, atol=1e-3) for row in found.kept)
 
 
@@ -113,13 +114,13 @@ def test_penalised_samples_are_kept_by_a_draft_that_sees_everything(session, req
 def test_longer_drafts_come_near_in_blocks(session, requests, gamma):
     """Drafts of a random model hang by a hair: single tokens differ, the length hardly does."""
     for found in surveyed(session, requests, settings(), DRAFTERS):
-        real = really(session, requests, found.drafter.config(settings(), gamma))
+        real = really(session, requests, settings().drafted_by(found.drafter, gamma))
         length = pooled(found.walks(gamma)).mean_length
         assert length == pytest.approx(real.mean_acceptance_length, rel=0.12), found.drafter
 
 
 def test_the_whole_cache_drafts_without_a_miss_and_is_left_as_it_was(session, requests):
-    survey = Survey(session, requests, settings(), [Drafter("full", 1), Drafter("window", 16)])
+    survey = Survey(session, requests, settings(), [DraftSpec("full"), DraftSpec("window", (), 16)])
     survey.trace(lambda event: None)
     before = session.cache.k.clone()
     full, window = survey.results()
@@ -134,8 +135,8 @@ def test_the_whole_cache_drafts_without_a_miss_and_is_left_as_it_was(session, re
 def test_sampling_accepts_as_often_as_real_runs(session, prompt):
     many = [Request(f"doc{i}", prompt(60, i), i) for i in range(40)]
     config = settings(sampling=SamplingConfig(temperature=2.0, top_k=60, seed=3))
-    for found in surveyed(session, many, config, [Drafter("streaming", 24)], block=4):
-        real = really(session, many, found.drafter.config(config, 3))
+    for found in surveyed(session, many, config, [DraftSpec("streaming", (), 24)], block=4):
+        real = really(session, many, config.drafted_by(found.drafter, 3))
         both = pooled(found.walks(3))
         assert 0.2 < found.alpha < 0.95
         rates = both.shares
@@ -146,30 +147,30 @@ def test_sampling_accepts_as_often_as_real_runs(session, prompt):
 def test_rows_of_the_same_prompt_keep_their_own_sampled_text(session, prompt):
     same = [Request(f"doc{i}", prompt(60), i) for i in range(3)]
     config = settings(sampling=SamplingConfig(temperature=2.0))
-    (found,) = surveyed(session, same, config, [Drafter("full", 1)])
+    (found,) = surveyed(session, same, config, [DraftSpec("full")])
     # The whole cache is the target itself: every token of every row is kept.
     assert all(np.allclose(row, 1.0, atol=1e-3) for row in found.kept)
 
 
 def test_rows_may_end_early_and_at_once(session, tiny, tokenizer, requests):
     everything = settings(max_new_tokens=1)
-    (found,) = surveyed(session, requests, everything, [Drafter("snapkv", 40)])
+    (found,) = surveyed(session, requests, everything, [DraftSpec("snapkv", (), 40)])
     assert found.alpha is None
     assert [each.length for each in estimates(found, (1, 4))] == [1.0, 1.0]
 
     report = really(session, requests, settings(gamma=0))
     stop = report.rows[1].text.split()[9]
-    (found,) = surveyed(session, requests, settings(stop=(stop,)), [Drafter("snapkv", 40)])
+    (found,) = surveyed(session, requests, settings(stop=(stop,)), [DraftSpec("snapkv", (), 40)])
     assert len(found.kept[1]) < NEW - 1
     assert len({len(row) for row in found.kept}) > 1
 
 
 def test_a_selector_may_look_at_more_queries_than_are_kept_anyway(session, prompt):
     long = [Request("doc", prompt(200), 0)]
-    wide = Drafter("snapkv", 120, {"window": 100})
-    narrow = Drafter("snapkv", 130)  # traced: the widest budget
+    wide = DraftSpec("snapkv", (("window", 100),), 120)
+    narrow = DraftSpec("snapkv", (), 130)  # traced: the widest budget
     found = surveyed(session, long, settings(), [wide, narrow], block=1)
-    real = really(session, long, wide.config(settings(), 1))
+    real = really(session, long, settings().drafted_by(wide, 1))
     assert pooled(found[0].walks(1)).accepted == (real.num_accepted_draft_tokens,)
 
 
@@ -178,7 +179,7 @@ def test_a_prompt_is_scored_once_for_all_budgets(session, requests, monkeypatch)
     monkeypatch.setattr(
         SnapKV, "score", lambda self, keys, queries: calls.append(1) or score(self, keys, queries)
     )
-    drafters = [Drafter("snapkv", budget) for budget in (20, 40, 60)]
+    drafters = [DraftSpec("snapkv", budget=budget) for budget in (20, 40, 60)]
     together = surveyed(session, requests, settings(), drafters)
     once = session.model.spec.layers * len(requests)
     assert len(calls) == 2 * once, "by the run, and by the survey"
@@ -190,7 +191,7 @@ def test_a_prompt_is_scored_once_for_all_budgets(session, requests, monkeypatch)
 
 def test_a_drafter_that_cannot_work_is_refused_before_anything_runs(session, requests):
     with pytest.raises(ConfigError, match="budget 4 leaves no room beside 4 sinks"):
-        Survey(session, requests, settings(), [Drafter("streaming", 4)])
+        Survey(session, requests, settings(), [DraftSpec("streaming", (), 4)])
 
 
 def test_the_record_has_every_drafter_and_draft_length(session, requests):

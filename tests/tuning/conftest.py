@@ -12,13 +12,13 @@ import pytest
 
 from magicdec.cli.main import run_command_line
 from magicdec.engine.config import DecodeConfig
+from magicdec.engine.draft_spec import DraftSpec
 from magicdec.engine.events import PHASES, PhaseTimes
 from magicdec.profiles.calibrated import Calibration, Selection, fingerprint_of
 from magicdec.profiles.calibration import save_calibration
 from magicdec.profiles.costs.hardware import Constants, Device, Hardware
 from magicdec.profiles.costs.step_times import StepTimes
 from magicdec.profiles.passes import Pass, Passes
-from magicdec.profiles.storage.drafter import Drafter
 from magicdec.profiles.tuning.candidate import Candidate, Place
 from magicdec.profiles.tuning.evidence import Evidence
 from magicdec.profiles.tuning.pricing import Memory
@@ -26,8 +26,8 @@ from magicdec.profiles.tuning.pricing import Memory
 ROOMY = Memory(1, 2)
 
 
-def drafter(budget: int = 256, selector: str = "snapkv", weights: str = "same") -> Drafter:
-    return Drafter(selector, (), budget, 0.0, weights)
+def drafter(budget: int = 256, selector: str = "snapkv", weights: str = "same") -> DraftSpec:
+    return DraftSpec(selector, (), budget, 0.0, weights)
 
 
 def evidence(gamma: int, steps: Sequence[float], tokens: int = 60) -> Evidence:

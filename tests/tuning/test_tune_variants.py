@@ -78,7 +78,7 @@ def test_each_is_run_over_what_it_builds_on(
         ),
         (
             ("--draft", "self,layers:1+self", "--gamma", "2"),
-            lambda config: config.inner is not None,
+            lambda config: config.who.cascades,
             "--draft layers:1+self",
         ),
     ],

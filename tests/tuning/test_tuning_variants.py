@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from magicdec.engine.draft_spec import DraftSpec
 from magicdec.engine.events import PhaseTimes
 from magicdec.profiles.costs.step_times import Factors
-from magicdec.profiles.storage.drafter import Drafter
 from magicdec.profiles.storage.schema import Sample
 from magicdec.profiles.tuning.candidate import Candidate, Place
 from magicdec.profiles.tuning.objective import Objective
@@ -29,10 +29,10 @@ from magicdec.profiles.tuning.verdict import Measured
 HERE = Place(4, 4000)
 CASCADE, TREE = Cascade("lookup+self"), Tree("specexec", 12)
 ADAPTIVE, AUTO = Policy("adaptive", 8), Policy("auto", 8)
-LOOKUP = Drafter(None, draft="lookup")
+LOOKUP = DraftSpec(None, draft="lookup")
 
 
-def option(made: Any, who: Drafter, gamma: int, steps: float) -> Option:
+def option(made: Any, who: DraftSpec, gamma: int, steps: float) -> Option:
     known = made.evidence(gamma, [steps] * 4)
     return price(Candidate(who, gamma), HERE, known, made.Machine(), made.ROOMY)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import PurePath
 from typing import Any, Literal
 
 from rich.text import Text
@@ -17,7 +16,7 @@ from magicdec.cli.trees import tree_text
 from magicdec.cli.tui.panels.base import Framed
 from magicdec.cli.tui.panels.speedup import lossless_mark, short_acceptance
 from magicdec.cli.tui.view import RunView, View
-from magicdec.engine.config import LOOKUP, SELF
+from magicdec.engine.draft_spec import LOOKUP
 from magicdec.engine.gamma.policy import FIXED
 
 Sort = Callable[[RunView], Any]
@@ -192,11 +191,9 @@ class RunsPanel(Framed):
 
 def drafter(settings: Settings) -> str:
     """Who drafts, or over which selection the model does so itself, and the tree."""
-    if settings.draft != SELF:
-        who = PurePath(settings.draft).name
-    else:
-        who = settings.selector.rpartition(":")[2]
-    return f"{who} {tree_text(settings)}".strip()
+    who = settings.who
+    name = settings.selector.rpartition(":")[2] if who.kind == "self" else who.short
+    return f"{name} {tree_text(settings)}".strip()
 
 
 def _drafted(settings: Settings) -> str:
