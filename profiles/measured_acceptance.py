@@ -12,11 +12,7 @@ from magicdec.engine.config import MAX_GAMMA
 from magicdec.engine.draft_spec import DraftSpec
 from magicdec.engine.errors import ConfigError, require
 from magicdec.engine.harmless import clean
-from magicdec.profiles.costs.acceptance import (
-    AcceptanceRates,
-    conditional_rates,
-    pooled,
-)
+from magicdec.profiles.costs.acceptance import AcceptanceRates, conditional_rates, pooled
 from magicdec.profiles.costs.strict_toml import MOST_COUNT
 from magicdec.profiles.storage.reading import MAX_BYTES, read_profile
 

@@ -61,7 +61,8 @@ def assume(calibration: Calibration, work: Work) -> AcceptanceRates:
         known = calibration.acceptance(drafter.selector, drafter.budget, drafter.draft_weights)
     if known is None:
         name = drafter.selector if drafter.kind == "self" else drafter.draft
-        return AcceptanceRates((ASSUMED,), f"{ASSUMED:g} assumed, {name} was not calibrated")
+        told = f"{ASSUMED:g} assumed, {name} was not calibrated"
+        return AcceptanceRates((ASSUMED,), told, assumed=True)
     found = AcceptanceRates(known.rates)
     told = f"{found.mean:.2f} as {known.selector} {known.budget} had it while calibrating"
     return replace(found, source=told)
@@ -116,8 +117,7 @@ def predict_run(calibration: Calibration, work: Work, acceptance: AcceptanceRate
         verifies += times * costs.verify
         overhead += times * costs.rest
         steps += times
-    who = work.drafter
-    select = sum(calibration.selecting(who.chooser, c) for c in work.contexts)
+    select = sum(calibration.selecting(work.drafter.chooser, c) for c in work.contexts)
     gain = acceptance.tokens_per_step(work.gamma)
     return Seconds(
         plain_s, select, drafts, verifies, overhead, steps, sum(plain.values()), gain

@@ -38,7 +38,7 @@ IDEAS = [
     ("attention contract", "kernels/attention.py", "AttentionBackend"),
     ("native attention", "kernels/cpu_attention.py", "CpuAttention"),
     ("roofline", "profiles/costs/passes.py", "forward"),
-    ("speedup formula", "profiles/costs/speculation.py", "StepCosts"),
+    ("speedup formula", "profiles/costs/step_times.py", "StepTimes"),
     ("break-even context", "profiles/costs/thresholds.py", "break_even"),
     ("predicted run", "profiles/run_prediction.py", "predict_run"),
     ("calibration fit", "profiles/calibration_fit.py", "fit_calibration"),

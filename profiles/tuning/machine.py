@@ -59,8 +59,7 @@ class CalibratedPrices:
         layers = own.layers if own else found.model.layers
         if drafter.kind == "layers":
             layers = layers_of(drafter, found.model)
-        select = found.selecting(drafter.chooser, prompt)
-        select = select * layers / found.model.layers
+        select = found.selecting(drafter.chooser, prompt) * layers / found.model.layers
         if own is None:
             return select
         prefill = forward(

@@ -47,12 +47,8 @@ def test_layers_cost_their_share_of_a_draft_and_the_head():
 def test_a_draft_model_has_its_own_shape_and_cache():
     full = costs(DraftSpec("full", draft="small", draft_kv="full"), SMALL)
     bounded = costs(DraftSpec("snapkv", (), 256, draft="small"), SMALL)
-    entries = (
-        float(full.draft_pass.kv - bounded.draft_pass.kv)
-        * BANDWIDTH
-        / 2
-        / SMALL.kv_bytes_per_token(2)
-    )
+    read = float(full.draft_pass.kv - bounded.draft_pass.kv) * BANDWIDTH / 2
+    entries = read / SMALL.kv_bytes_per_token(2)
     assert entries == pytest.approx(4032 - (256 + 32))
     assert float(full.draft_pass.weights) == pytest.approx(SMALL.streamed * 2 / BANDWIDTH)
     # A draft begins with a pass over two tokens: five tokens in four passes.
