@@ -270,6 +270,9 @@ def _line(progress: Progress) -> str:
         return f"cell {progress.done + 1}/{progress.total}: {progress.key.label}{tail}"
     speedup = cell.speedup
     result = cell.error or (f"speedup {speedup:.2f}" if speedup else "measured")
+    if cell.disturbed:
+        brief = next(steady.brief for steady in cell.watched if steady.disturbed)
+        result += f" (disturbed: {brief})"
     return f"cell {progress.done}/{progress.total}: {result}{tail}"
 
 

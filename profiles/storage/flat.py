@@ -13,6 +13,7 @@ def flat(cell: Cell) -> dict[str, Scalar]:
     """The same columns for every cell; None is what was not measured."""
     key, step = cell.key, cell.step
     options = " ".join(f"{name}={value}" for name, value in key.selector_options)
+    disturbed = sum(steady.disturbed for steady in cell.watched)
     rates = " ".join(f"{rate:.4f}" for rate in cell.acceptance_rate_per_position)
     return {
         "batch": key.batch,
@@ -30,6 +31,8 @@ def flat(cell: Cell) -> dict[str, Scalar]:
         "draft_weights": key.draft_weights,
         "status": cell.status,
         "repeats": len(cell.repeats),
+        "disturbed_repeats": disturbed if cell.watched else None,
+        "others_cpu_share": cell.others,
         "tokens_per_s": cell.tokens_per_s,
         "plain_tokens_per_s": cell.plain_tokens_per_s,
         "speedup_decode": cell.speedup,

@@ -8,6 +8,7 @@ from dataclasses import astuple, dataclass, field, fields
 from typing import Literal
 
 from magicdec.engine.events import PhaseTimes
+from magicdec.profiles.steadiness import Steadiness
 from magicdec.profiles.storage.drafter import NO_TREE, Drafter
 from magicdec.profiles.storage.header import Header
 
@@ -67,10 +68,12 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """The same rows decoded both ways; `plain` is None where it was not."""
+    """The same rows decoded both ways; `plain` is None where it was not, `steadiness` where
+    nobody watched the machine."""
 
     plain: Sample | None
     speculative: Sample
+    steadiness: Steadiness | None = None
 
     @property
     def speedup(self) -> float | None:
@@ -232,6 +235,22 @@ class Cell:
     @property
     def plain_tokens_per_s(self) -> float | None:
         return _median(self.samples(lambda r: r.plain.tokens_per_s if r.plain else None))
+
+    @property
+    def watched(self) -> tuple[Steadiness, ...]:
+        """How steady the machine was, of the repeats of which it is known."""
+        return tuple(r.steadiness for r in self.repeats if r.steadiness is not None)
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether any repeat was: then times and speedups are not to be trusted."""
+        return any(steady.disturbed for steady in self.watched)
+
+    @property
+    def others(self) -> float | None:
+        """The most that other programs took of the CPUs in a repeat."""
+        known = [steady.others for steady in self.watched if steady.others is not None]
+        return max(known, default=None)
 
     def samples(self, of: Callable[[Repeat], float | None]) -> tuple[float, ...]:
         """One figure per repeat, without those that were not measured."""

@@ -9,7 +9,7 @@ from typing import Protocol
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.events import Event, StepFinished
 from magicdec.engine.verdict import Losslessness
-from magicdec.profiles.passes import Pass, Passes, full_steps
+from magicdec.profiles.passes import Pass, Passes, full_steps, steadiness
 from magicdec.profiles.storage.from_reports import cell_of, sample_of
 from magicdec.profiles.storage.schema import Cell, Predicted, StepTimes
 from magicdec.profiles.tuning.allowance import Allowance
@@ -178,6 +178,7 @@ class Verification:
                 cell_of(
                     trial.candidate.key(self.place),
                     [(b.report, a.report) for b, a in zip(plain, mine, strict=True)],
+                    steadiness=[steadiness(b, a) for b, a in zip(plain, mine, strict=True)],
                     step=full_steps(plain, mine),
                     lossless=self.checked.get(trial.candidate),
                     predicted=_predicted(trial),
