@@ -31,8 +31,6 @@ def flat(cell: Cell) -> dict[str, Scalar]:
         "draft_weights": key.draft_weights,
         "status": cell.status,
         "repeats": len(cell.repeats),
-        "disturbed_repeats": disturbed if cell.watched else None,
-        "others_cpu_share": cell.others,
         "tokens_per_s": cell.tokens_per_s,
         "plain_tokens_per_s": cell.plain_tokens_per_s,
         "speedup_decode": cell.speedup,
@@ -49,6 +47,8 @@ def flat(cell: Cell) -> dict[str, Scalar]:
         "peak_memory_bytes": cell.peak_memory_bytes,
         "lossless": lossless_word(cell),
         "error": cell.error,
+        "disturbed_repeats": disturbed if cell.watched else None,
+        "others_cpu_share": cell.others,
     }
 
 
