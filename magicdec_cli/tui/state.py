@@ -164,7 +164,9 @@ class Tuning:
             self.note(f"run {run.number}: {report.status}")
             self._note_way(run)
         if run.steadiness is not None and run.steadiness.warning is not None:
-            self.note(f"run {run.number}: {run.steadiness.warning}", "warning")
+            shared = run.plain_run not in (None, run.number)
+            both = f"; plain decoding is run {run.plain_run}'s, `Run, plain anew` measures both"
+            self.note(f"run {run.number}: {run.steadiness.warning}{both * shared}", "warning")
 
     def _note_way(self, run: RunState) -> None:
         """What a policy of γ, or a cascade, came to."""

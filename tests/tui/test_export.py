@@ -259,6 +259,14 @@ def test_a_disturbed_run_is_marked_in_the_table_the_details_the_log_and_the_expo
         log = [line.text for line in app.controller.tuning.log if line.kind == "warning"]
         assert [line for line in log if line.startswith("run 1: a disturbed measurement: other")]
         assert not [line for line in log if line.startswith("run 2: a disturbed")]
+        assert "plain anew" not in log[-1]
+        await pilot.press("r")
+        *reports, end = a_run(3, plain=False)
+        assert isinstance(end, RunEnded)
+        link.tell(*reports, dataclasses.replace(end, steadiness=busy))
+        await settle(pilot)
+        last = app.controller.tuning.log[-1].text
+        assert last.endswith("plain decoding is run 1's, `Run, plain anew` measures both")
         await pilot.press("e")
         app.screen.query_one("Input").value = str(target)  # type: ignore[attr-defined]
         app.screen.query_one("Input").focus()
@@ -267,5 +275,5 @@ def test_a_disturbed_run_is_marked_in_the_table_the_details_the_log_and_the_expo
 
     drive(app, steps, (160, 50))
     (cell,) = read_profile(target).cells
-    assert [repeat.steadiness for repeat in cell.repeats] == [busy, quiet]
+    assert [repeat.steadiness for repeat in cell.repeats] == [busy, quiet, busy]
     assert cell.disturbed and "48% of the CPUs" in read_profile(target).warnings[0]
