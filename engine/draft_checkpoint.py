@@ -24,7 +24,7 @@ class DraftModels:
     ) -> None:
         self._target, self._load, self._progress = target, load, progress
         self._opened: dict[str, Checkpoint] = {}
-        self._identities: dict[str, str] = {}
+        self._identities: dict[str, str] = {}  # as they were loaded
         self._loaded: tuple[str, Decoder] | None = None
 
     def spec(self, config: DecodeConfig) -> ModelSpec | None:
@@ -46,6 +46,7 @@ class DraftModels:
         if self._loaded is None or self._loaded[0] != name:
             self._loaded = None  # its memory is the next one's
             self._progress("loading draft weights", None)
+            self._identities[name] = self._content(name)
             self._loaded = name, self._load(self._opened[name])
         return self._loaded[1]
 
@@ -54,10 +55,13 @@ class DraftModels:
         name = config.who.model
         if self.spec(config) is None or name is None:
             return None
-        if name not in self._identities:
-            opened = self._opened[name]
-            self._identities[name] = content_of(opened.spec, opened.weights)
-        return self._identities[name]
+        if self._loaded is not None and self._loaded[0] == name:
+            return self._identities[name]
+        return self._content(name)  # its files may change until they are read
+
+    def _content(self, name: str) -> str:
+        opened = self._opened[name]
+        return content_of(opened.spec, opened.weights)
 
     def opened(self) -> list[Checkpoint]:
         return list(self._opened.values())

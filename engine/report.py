@@ -99,7 +99,8 @@ class Tally:
 
     @property
     def tokens_per_s(self) -> float | None:
-        return _ratio(self.decode_tokens, self.decode_seconds)
+        """None where no step gave any: rows of one token have it from their prefill."""
+        return _ratio(self.decode_tokens, self.decode_seconds) or None
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,8 @@ def against(
 
 
 def _assumed(rows: Sequence[Measured]) -> Iterator[str]:
-    """What was taken for the draft budget of rows that do not say."""
+    """What was taken for the draft budget of rows that do not say, and for selectors that nobody
+    here knows."""
     from magicdec.profiles.costs.table_file import BUDGET
 
     for own, taken in ((True, f"{BUDGET} entries"), (False, "its full cache")):
@@ -72,6 +73,13 @@ def _assumed(rows: Sequence[Measured]) -> Iterator[str]:
                 f"assumed: {which} {'have' if lines[1:] else 'has'} no draft_budget, so of "
                 f"{'a self-draft' if own else 'the draft model'} {taken}; --budget N says another"
             )
+    for name in dict.fromkeys(row.unknown for row in rows if row.unknown):
+        lines = [row.line for row in rows if row.unknown == name]
+        which = f"line {lines[0]}" + (f" and {len(lines) - 1} more" if lines[1:] else "")
+        yield (
+            f"assumed: selector {name!r} of {which} is none that `magicdec selectors` lists, so it "
+            "is priced as one that chooses once per row, in no time"
+        )
 
 
 @contextlib.contextmanager
@@ -114,6 +122,7 @@ def _record(c: Compared) -> dict[str, Cell]:
     return {
         "line": m.line, "table": m.table, "target": m.target.name, "draft": _draft(c),
         "draft_budget": m.drafting.budget, "budget_assumed": m.assumed,
+        "selector_unknown": m.unknown or None,
         "hardware": m.hardware.label, "context": m.context,
         "batch": m.batch, "gamma": m.gamma, "tokens_per_step": m.omega,
         "draft_ms": m.draft_ms, "draft_ms_predicted": c.times.draft * 1e3,

@@ -24,7 +24,7 @@ COLUMNS = (
     Column("context", 0, lambda row, look: f"{_cell(row).key.context:,}"),
     Column("drafter", 0, lambda row, look: clipped(_cell(row).key.way), left=True),
     Column("γ", 0, lambda row, look: cell_gamma(_cell(row), most=True)),
-    Column("speedup", 1, lambda row, look: _ratio(_cell(row).speedup, look)),
+    Column("speedup", 1, lambda row, look: _doubted(_cell(row), look)),
     Column("lossless", 2, lambda row, look: verdict(_cell(row), look), left=True),
     Column("accept", 3, lambda row, look: rate(_cell(row).acceptance_rate)),
     Column("length", 4, lambda row, look: _number(_cell(row).mean_acceptance_length, 2)),
@@ -48,6 +48,8 @@ def cell_table(profile: Profile, width: int, look: Symbols) -> list[RenderableTy
     below = lines[:MOST_ERRORS]
     if len(lines) > MOST_ERRORS:
         below.append(Text(f"and {len(lines) - MOST_ERRORS:,} more that failed", "red"))
+    if any(cell.disturbed for cell in cells[:MOST_CELLS]):
+        below.append(Text("? a disturbed measurement: the machine had other work", "dim"))
     if len(cells) > MOST_CELLS:
         more = len(cells) - MOST_CELLS
         below.append(Text(f"and {more:,} more cells; --format csv has all", "dim"))
@@ -91,6 +93,12 @@ def _number(value: float | None, decimals: int) -> str:
 
 def _ratio(value: float | None, look: Symbols) -> Text:
     return Text("-") if value is None else ratio_text(value, look)
+
+
+def _doubted(cell: Cell, look: Symbols) -> Text:
+    """With a mark behind what was measured while the machine had other work."""
+    ratio = _ratio(cell.speedup, look)
+    return ratio.append("?", "yellow") if cell.disturbed and cell.speedup else ratio
 
 
 def _predicted(cell: Cell) -> float | None:

@@ -33,6 +33,7 @@ from magicdec.profiles.gamma_names import told_apart
 from magicdec.profiles.storage.conditions import conditions_of
 from magicdec.profiles.storage.encoding import cell_to_json
 from magicdec.profiles.storage.header import Grid, Header, Source
+from magicdec.profiles.storage.reading import disturbances
 from magicdec.profiles.storage.schema import Cell, CellKey
 from magicdec.profiles.storage.writing import ProfileWriter
 
@@ -201,11 +202,10 @@ def record_session(plan: RecordPlan, display: Display) -> int:
         spec = session.draft_spec(replace(plan.base, draft=names[draft]))
         return None if spec is None else shape_of(spec, draft)
 
-    failed = 0
+    measured: list[Cell] = []
 
     def tell(progress: Progress) -> None:
-        nonlocal failed
-        failed += progress.cell is not None and progress.cell.status == "failed"
+        measured.extend([progress.cell] if progress.cell is not None else [])
         display.loading(_line(progress), progress.done / progress.total)
 
     def listen(event: Event) -> None:
@@ -231,7 +231,9 @@ def record_session(plan: RecordPlan, display: Display) -> int:
         if there:
             display.note(f"{there} of {counted(len(cells), 'cell')} are in {plan.path} already")
         recording.run(cells, writer)
-    return failed
+    for line in disturbances(measured):
+        TERMINAL.note(f"warning: {line}")
+    return sum(cell.status == "failed" for cell in measured)
 
 
 def _check_drafts(plan: RecordPlan, session: Session) -> dict[str, str]:
@@ -267,6 +269,9 @@ def _line(progress: Progress) -> str:
         return f"cell {progress.done + 1}/{progress.total}: {progress.key.label}{tail}"
     speedup = cell.speedup
     result = cell.error or (f"speedup {speedup:.2f}" if speedup else "measured")
+    if cell.disturbed:
+        brief = next(steady.brief for steady in cell.watched if steady.disturbed)
+        result += f" (disturbed: {brief})"
     return f"cell {progress.done}/{progress.total}: {result}{tail}"
 
 

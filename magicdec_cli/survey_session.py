@@ -64,6 +64,11 @@ def _survey(outcome: SurveyOutcome, sources: Sequence[str], display: Display) ->
     told = [warning for document in documents for warning in document.warnings]
     outcome.warnings = (*told, *session.warnings(requests, config))
     session.plan_memory(requests, as_run(config, outcome.drafters), batch=len(requests))
+    outcome.env["draft_identities"] = {
+        drafter.draft: identity
+        for drafter in outcome.drafters
+        if (identity := session.draft_identity(config.drafted_by(drafter, TRACE_GAMMA)))
+    }
     survey = Survey(session, requests, config, outcome.drafters)
     calibration, _ = usable_calibration(settings, outcome.env)
     pace = Pace.of(calibration, shape_of(session.spec, session.model_name), outcome.env)

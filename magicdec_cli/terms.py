@@ -87,7 +87,8 @@ RUN_TERMS: dict[str, str] = {
     "of as many rows and draft tokens: the machine's doing, not the text's",
     "disturbed": "steps of one kind took more than 1.25 times their median at the 90th percentile "
     "(1.12 at most on an idle machine), or other programs more than 10% of the CPUs while rows "
-    "were decoded: times and speedups are then not to be trusted",
+    "were decoded (in the app: than the app and its engine): times and speedups are then not to "
+    "be trusted. Tables mark them with ?, files hold what was seen",
     "predicted": "the decode speedup that this machine's calibration (`magicdec calibrate`) gives "
     "for the run, before it: from the acceptance seen while calibrating, selection included",
     "error": "predicted / measured speedup - 1; `with the run's own acceptance` leaves only the "

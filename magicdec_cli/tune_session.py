@@ -20,6 +20,7 @@ from magicdec.engine.text.workloads.names import require_length
 from magicdec.profiles.calibrated import Calibration, fingerprint_of
 from magicdec.profiles.calibration import load_calibration
 from magicdec.profiles.expected import READ, Pace
+from magicdec.profiles.storage.reading import disturbances
 from magicdec.profiles.tuning.candidate import Candidate
 from magicdec.profiles.tuning.preparing import config_of
 from magicdec.profiles.tuning.question import Answer, Question
@@ -74,7 +75,8 @@ class TuneOutcome:
 
     @property
     def notes(self) -> list[str]:
-        return [*self.warnings, *([] if self.tuner is None else self.tuner.notes)]
+        found = [*self.warnings, *([] if self.tuner is None else self.tuner.notes)]
+        return found + disturbances(cell for answer in self.answers for cell in answer.cells())
 
 
 def tune_session(outcome: TuneOutcome, open_engine: OpenEngine, display: Display) -> None:

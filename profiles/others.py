@@ -2,13 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 
 IDLE = ("idle", "iowait")
 COUNTED_TWICE = ("guest", "guest_nice")  # Linux has them in `user` and `nice`, too
+LEAST_S = 0.5  # of all CPUs together: the system counts in hundredths, and less says little
+
+
+class CpuTimes(NamedTuple):
+    """Seconds, as psutil has them."""
+
+    user: float
+    system: float
+
+
+def with_parent() -> Callable[[], CpuTimes]:
+    """What this process and the one that started it take: the app's engine, and the app."""
+    processes = [psutil.Process()]
+    with contextlib.suppress(psutil.Error):
+        processes.append(psutil.Process(os.getppid()))
+
+    def times() -> CpuTimes:
+        found = []
+        for process in processes:
+            with contextlib.suppress(psutil.Error):  # one that has ended takes nothing any more
+                found.append(process.cpu_times())
+        return CpuTimes(sum(t.user for t in found), sum(t.system for t in found))
+
+    return times
 
 
 class OthersLoad:
@@ -25,11 +51,11 @@ class OthersLoad:
     @property
     def share(self) -> float | None:
         """Of the time of all CPUs; what a hypervisor gave to somebody else counts, too. None where
-        no time has passed by the system's clock."""
+        too little time has passed to tell."""
         busy, total, own = (
             now - before for now, before in zip(self._read(), self._begun, strict=True)
         )
-        return min(1.0, max(0.0, busy - own) / total) if total > 0 else None
+        return min(1.0, max(0.0, busy - own) / total) if total >= LEAST_S else None
 
     def _read(self) -> tuple[float, float, float]:
         """Seconds: busy, all, and of this process."""

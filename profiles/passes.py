@@ -7,12 +7,14 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from magicdec.engine.config import DecodeConfig
-from magicdec.engine.events import Event, StepFinished
+from magicdec.engine.events import Event, RowStarted, StepFinished
 from magicdec.engine.report import Recorder, RunReport
 from magicdec.engine.request import Request
 from magicdec.engine.session import Session
 from magicdec.engine.verdict import Losslessness
 from magicdec.profiles.costs.step_times import Seen
+from magicdec.profiles.others import OthersLoad
+from magicdec.profiles.steadiness import Steadiness, beside
 from magicdec.profiles.storage.from_reports import step_times
 
 Listener = Callable[[Event], None]
@@ -20,10 +22,12 @@ Listener = Callable[[Event], None]
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One run over the rows, and its steps."""
+    """One run over the rows, and its steps. others: what other programs took of the CPUs while
+    rows were decoded."""
 
     report: RunReport
     steps: tuple[StepFinished, ...]
+    others: float | None = None
 
     @property
     def outputs(self) -> list[tuple[int, ...]]:
@@ -46,18 +50,27 @@ class Passes:
     def run(self, config: DecodeConfig, listen: Listener) -> Pass:
         """Raises what `Session.run` raises."""
         recorder, steps = Recorder(), []
+        others: OthersLoad | None = None
         self.session.plan_memory(self.requests, config, self.batch)
         with closing(self.session.run(self.requests, config, batch=self.batch)) as events:
             for event in events:
+                if others is None and isinstance(event, RowStarted):
+                    others = OthersLoad()
                 recorder.add(event)
                 if isinstance(event, StepFinished):
                     steps.append(event)
                 listen(event)
-        return Pass(recorder.report(), tuple(steps))
+        share = None if others is None else others.share
+        return Pass(recorder.report(), tuple(steps), share)
 
     def check(self, config: DecodeConfig, plain: Pass, speculative: Pass) -> Losslessness:
         """Whether both gave the same texts; not checked for sampled ones."""
         return self.session.check(self.requests, config, plain.outputs, speculative.outputs)
+
+
+def steadiness(plain: Pass, speculative: Pass) -> Steadiness:
+    """Of the machine, while these two were measured."""
+    return beside(plain.steps, speculative.steps, plain.others, speculative.others)
 
 
 def full_steps(plain: Iterable[Pass], speculative: Iterable[Pass]) -> Seen:

@@ -17,7 +17,7 @@ from magicdec.engine.report import RunReport, Tally
 from magicdec.engine.verdict import Divergence, Losslessness
 
 if TYPE_CHECKING:
-    from magicdec.profiles.steadiness import Steadiness  # numpy, which readers do without
+    from magicdec.profiles.steadiness import Steadiness
 
 RUN_SCHEMA = "magicdec.run/1"
 

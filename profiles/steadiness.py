@@ -10,12 +10,10 @@ about the text, which has easy and hard passages in every run alike.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from math import isfinite
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from magicdec.engine.events import Event, StepFinished
 
@@ -25,10 +23,6 @@ from magicdec.engine.events import Event, StepFinished
 QUIET_SCATTER = 1.25
 #: What other programs may take of all CPUs; on that machine at rest it was .02 at most.
 QUIET_OTHERS = 0.1
-LEAST_STEPS = 8  # that a percentile is taken of
-LEAST_LIKE = 4  # steps that a usual time is taken from
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +47,8 @@ class Steadiness:
         return speedup * min(self.paces), speedup * max(self.paces)
 
     @property
-    def warning(self) -> str | None:
-        """One line where the measurement was disturbed."""
+    def signs(self) -> str:
+        """Of a disturbed measurement what shows it, and the load that was seen; else nothing."""
         kinds = (("plain steps", self.plain_scatter), ("verify passes", self.speculative_scatter))
         signs = [
             f"{name} took {scatter:.2f} times their median at the 90th percentile "
@@ -64,18 +58,38 @@ class Steadiness:
         ]
         busy = self.others is not None and self.others > QUIET_OTHERS
         if not signs and not busy:
-            return None
+            return ""
         if self.others is not None:
             signs.append(f"other programs took {self.others:.0%} of the CPUs")
+        return ", ".join(signs)
+
+    @property
+    def disturbed(self) -> bool:
+        return bool(self.signs)
+
+    @property
+    def brief(self) -> str:
+        """What was seen, where there is little room."""
+        scatters = [s for s in (self.plain_scatter, self.speculative_scatter) if s is not None]
+        found = [f"steps scatter {max(scatters):.2f}"] if scatters else []
+        if self.others is not None:
+            found.append(f"other programs {self.others:.0%} of the CPUs")
+        return ", ".join(found)
+
+    @property
+    def warning(self) -> str | None:
+        """One line where the measurement was disturbed."""
+        if not self.disturbed:
+            return None
         return (
-            f"a disturbed measurement: {', '.join(signs)}; do not trust times and speedups, "
+            f"a disturbed measurement: {self.signs}; do not trust times and speedups, "
             "measure again when the machine is idle"
         )
 
     def to_json(self) -> dict[str, Any]:
         return {
             **asdict(self), "paces": list(self.paces), "quiet_scatter": QUIET_SCATTER,
-            "quiet_others": QUIET_OTHERS, "disturbed": self.warning is not None,
+            "quiet_others": QUIET_OTHERS, "disturbed": self.disturbed,
         }  # fmt: skip
 
 
@@ -106,60 +120,45 @@ class Turns:
         self._steps[speculative].append(_Step(turn, like, phases.decode, phases.verify))
 
     def result(self, others: float | None) -> Steadiness:
+        from magicdec.profiles.usual import scatter, usual  # numpy, which readers do without
+
         plain, speculative = self._steps
-        mine, theirs = _paces(plain), _paces(speculative)
+        likes = [[step.like for step in steps] for steps in self._steps]
+        wholes = [[step.whole for step in steps] for steps in self._steps]
+        mine = _paces(plain, usual(likes[0], wholes[0]))
+        theirs = _paces(speculative, usual(likes[1], wholes[1]))
         both = sorted(mine.keys() & theirs.keys())
         return Steadiness(
             turns=min(self._turns),
             paces=tuple(mine[turn] / theirs[turn] for turn in both),
-            plain_scatter=_scatter(plain),
-            speculative_scatter=_scatter(speculative),
+            # Of verify passes alone: what is drafted before them may differ from step to step.
+            plain_scatter=scatter(likes[0], [step.verify for step in plain]),
+            speculative_scatter=scatter(likes[1], [step.verify for step in speculative]),
             others=others,
         )
 
 
-def _paces(steps: Sequence[_Step]) -> dict[int, float]:
+def beside(
+    plain: Iterable[Event], speculative: Iterable[Event], *others: float | None
+) -> Steadiness:
+    """Of passes that ran one after the other. others: the load of either; the most counts."""
+    turns = Turns()
+    for event in plain:
+        turns.add(False, event)
+    for event in speculative:
+        turns.add(True, event)
+    return turns.result(max((load for load in others if load is not None), default=None))
+
+
+def _paces(steps: Sequence[_Step], usual: Sequence[float]) -> dict[int, float]:
     """Of each turn: what its steps took ÷ what such steps usually take, 1 over the whole run."""
-    usual = _usual([step.like for step in steps], [step.whole for step in steps])
     took: dict[int, float] = defaultdict(float)
     due: dict[int, float] = defaultdict(float)
     for step, seconds in zip(steps, usual, strict=True):
-        if np.isfinite(seconds):
+        if isfinite(seconds):
             took[step.turn] += step.whole
             due[step.turn] += seconds
     if not due:
         return {}
     mean = sum(took.values()) / sum(due.values())
     return {turn: took[turn] / due[turn] / mean for turn in due}
-
-
-def _scatter(steps: Sequence[_Step]) -> float | None:
-    """Of verify passes alone: what is drafted before them may differ from step to step."""
-    times = [step.verify for step in steps]
-    ratios = np.array(times) / _usual([step.like for step in steps], times)
-    known = ratios[np.isfinite(ratios)]
-    if len(known) < LEAST_STEPS:
-        return None
-    return float(np.quantile(known, 0.9, method="lower") / np.median(known))
-
-
-def _usual(likes: Sequence[tuple[int, int]], times: Sequence[float]) -> Floats:
-    """What each step should have taken by its likes; NaN where there are too few."""
-    found, seconds = np.full(len(times), np.nan), np.array(times)
-    for like in set(likes):
-        at = np.array([i for i, other in enumerate(likes) if other == like])
-        if len(at) >= LEAST_LIKE and (line := _line(at.astype(float), seconds[at])).min() > 0:
-            found[at] = line
-    return found
-
-
-def _line(at: Floats, times: Floats) -> Floats:
-    """Theil and Sen's line through the times: what a few disturbed ones do not move."""
-    if len(at) < LEAST_STEPS:
-        return np.full(len(at), np.median(times))
-    some = np.linspace(0, len(at) - 1, min(len(at), 400)).astype(int)
-    first, second = np.triu_indices(len(some), k=1)
-    slopes = (times[some][second] - times[some][first]) / (at[some][second] - at[some][first])
-    slope = float(np.median(slopes))
-    line: Floats = slope * at + float(np.median(times - slope * at))
-    return line

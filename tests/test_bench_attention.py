@@ -49,7 +49,25 @@ def test_what_is_quicker_than_its_floor_is_an_error_and_no_figure():
         over_floor("a", 0.02, 0.01, goal=1.3, note="n", others=[0.0033]),
     ):
         assert wrong.value is None and not wrong.met
-        assert "3.3 ms is below the floor, 10 ms" in wrong.error
+        assert "3.3 ms is below the floor, 10 ms" in wrong.error and not wrong.note
+
+
+def test_a_verify_pass_below_its_own_floor_is_an_error_too(monkeypatch):
+    """The plain step beside it may be sound, and their ratio would be a figure."""
+    from types import SimpleNamespace
+
+    from magicdec.profiles.bench.decoding import GAMMAS, DecodingBench, Steps
+
+    rows = SimpleNamespace(requests=lambda batch, context: [None] * batch)
+    bench = DecodingBench(rows, Machine())
+    monkeypatch.setattr(bench, "_floor", lambda requests, width: 0.010 * width)
+    quick = Steps(draft=0.002, verify=0.025, whole=0.03, gained=2.0, accepted=2.0)
+    monkeypatch.setattr(bench, "_steps", lambda requests, gamma: quick)
+    plain, *verify = list(bench._cell(1, 1000))[: 1 + len(GAMMAS)]
+    assert plain.value == 3.0 and not plain.error
+    assert [m.value is None for m in verify] == [False, True, True, True, True]
+    assert "25 ms is below the floor, 30 ms" in verify[1].error
+    assert verify[0].value == 0.025 / 0.03 and not verify[0].error
 
 
 def test_the_benchmark_marks_errors_and_fails(tmp_path, monkeypatch, capsys):

@@ -11,6 +11,7 @@ from magicdec.cli.live_state import RunInfo
 from magicdec.engine.events import Event
 from magicdec.engine.verdict import Losslessness
 from magicdec.profiles.costs.shapes import ModelShape
+from magicdec.profiles.steadiness import Steadiness
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +114,14 @@ class Checking:
 
 @dataclass(frozen=True, slots=True)
 class RunEnded:
+    """`steadiness`: of the machine while a finished run and its plain decoding were measured."""
+
     run: int
     status: Literal["finished", "stopped", "failed"]
     error: str | None = None
     lossless: Losslessness | None = None
     warnings: tuple[str, ...] = field(default=())
+    steadiness: Steadiness | None = None
 
 
 @dataclass(frozen=True, slots=True)

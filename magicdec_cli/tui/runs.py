@@ -16,6 +16,7 @@ from magicdec.engine.events import Event, StepFinished
 from magicdec.engine.report import Recorder, RunReport, Tally
 from magicdec.engine.verdict import Losslessness
 from magicdec.profiles.records import Speedup
+from magicdec.profiles.steadiness import Steadiness
 
 Status = Literal[
     "starting", "plain", "speculative", "checking", "finished", "stopped", "failed"
@@ -79,6 +80,7 @@ class RunState:
     error: str | None = None
     lossless: Losslessness | None = None
     warnings: tuple[str, ...] = ()
+    steadiness: Steadiness | None = None
 
     def begin_pass(self, title: str, baseline: Pass | None) -> None:
         assert self.info is not None

@@ -20,8 +20,8 @@ from magicdec.profiles.storage.decoding import cell_from_json, header_from_json
 from magicdec.profiles.storage.from_reports import step_times
 from magicdec.profiles.storage.from_run import profile_of_run
 from magicdec.profiles.storage.header import Header, Source
-from magicdec.profiles.storage.pooling import Subject, by_subject, pooled, subject_of
-from magicdec.profiles.storage.schema import Cell, CellKey, Predicted, Profile
+from magicdec.profiles.storage.pooling import Shelf, by_subject
+from magicdec.profiles.storage.schema import Predicted, Profile
 from magicdec.profiles.storage.writing import ProfileWriter
 
 PART = re.compile(r"\[\d*:\d*\]$")  # of a document, as a row's name has it
@@ -34,23 +34,22 @@ def log_path() -> Path:
 
 
 class SessionLog:
-    """A file is created when the first run ends, another one for other documents or another model.
+    """A file is created when the first run ends, another one for what may not stand in it, see
+    `Shelf`.
 
     A setting that is run again is written again with the samples of all its runs.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._writers: dict[Subject, ProfileWriter] = {}
-        self._kept: dict[tuple[Subject, CellKey], list[Cell]] = {}
-        self._subject: Subject = ()
+        self._shelf = Shelf()
+        self._writers: dict[int, ProfileWriter] = {}  # by their places on the shelf
+        self._last = 0
 
     @property
     def path(self) -> Path:
         """The file that was written last."""
-        if self._subject in self._writers:
-            return self._writers[self._subject].path
-        return self._numbered(len(self._writers) + 1)
+        return self._numbered(self._last + 1)
 
     def _numbered(self, number: int) -> Path:
         return self._path.with_stem(self._path.stem + (f"-{number}" if number > 1 else ""))
@@ -60,13 +59,11 @@ class SessionLog:
         if profile is None:
             return None
         try:
-            writer = self._writer_for(profile.header)
             for cell in profile.cells:
-                runs = self._kept.setdefault((self._subject, cell.key), [])
-                before = pooled(runs)
-                runs.append(cell)
-                if (now := pooled(runs)) != before:
-                    writer.append(now[-1])
+                self._last, before, now = self._shelf.put(profile.header, cell)
+                writer = self._writer_of(profile.header)
+                if now != before:
+                    writer.append(now)
         except OSError as error:
             return f"the log {self.path} cannot be written: {error.strerror or error}"
         except ConfigError as error:
@@ -77,13 +74,11 @@ class SessionLog:
         for writer in self._writers.values():
             writer.close()
 
-    def _writer_for(self, header: Header) -> ProfileWriter:
-        self._subject = subject_of(header)
-        if self._subject not in self._writers:
-            path = self._numbered(len(self._writers) + 1)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._writers[self._subject] = ProfileWriter(path, header)
-        return self._writers[self._subject]
+    def _writer_of(self, header: Header) -> ProfileWriter:
+        if self._last not in self._writers:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._writers[self._last] = ProfileWriter(self.path, header)
+        return self._writers[self._last]
 
 
 def recorded_run(run: RunState, tuning: Tuning) -> Profile | None:
@@ -96,11 +91,12 @@ def recorded_run(run: RunState, tuning: Tuning) -> Profile | None:
         speculative.report(), env=run.environment, config=dataclasses.asdict(run.settings),
         interrupted=run.status == "stopped", error=run.error,
         baseline=plain.report() if plain is not None else None, lossless=run.lossless,
+        steadiness=run.steadiness,
     )  # fmt: skip
     profile = profile_of_run(record, f"run {run.number}")
     header = dataclasses.replace(
         profile.header, created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        max_new_tokens=None, documents=_without_lengths(profile.header),
+        documents=_without_lengths(profile.header),
     )  # fmt: skip
     cell = dataclasses.replace(profile.cells[0], step=_step(run, tuning), predicted=_predicted(run))
     return Profile(header, (cell,))
@@ -112,22 +108,23 @@ def tuned_profile(report: TuneEnded) -> Profile | None:
         return None
     first, *cells = map(json.loads, report.profile)
     header = header_from_json(first, "tune")
-    header = dataclasses.replace(header, max_new_tokens=None, documents=_without_lengths(header))
+    header = dataclasses.replace(header, documents=_without_lengths(header))
     return Profile(header, tuple(cell_from_json(cell, "tune") for cell in cells))
 
 
 def session_profiles(tuning: Tuning) -> list[Profile]:
-    """All runs that drafted, those of tunings last: a profile for each model and set of documents,
-    runs of one setting as samples of one cell."""
+    """All runs that drafted, those of tunings last: a profile for each model, set of documents and
+    number of new tokens, runs of one setting as samples of one cell."""
     recorded = [recorded_run(run, tuning) for run in tuning.runs.values() if run.over]
     recorded += [tuned_profile(report) for report in tuning.tuned]
     return by_subject(profile for profile in recorded if profile is not None)
 
 
 def _without_lengths(header: Header) -> tuple[Source, ...]:
-    """Rows take parts of a document that differ from run to run: only the document stays."""
-    names = {PART.sub("", source.name): source for source in header.documents}
-    return tuple(dataclasses.replace(s, name=n, tokens=None) for n, s in names.items())
+    """Rows take parts of a document that differ from run to run: only the document stays. Two of
+    one name, from two folders, are two."""
+    found = {(PART.sub("", source.name), source.sha256): None for source in header.documents}
+    return tuple(Source(name, None, digest) for name, digest in found)
 
 
 def _step(run: RunState, tuning: Tuning) -> Seen:

@@ -153,6 +153,7 @@ class Tuning:
             return
         run.status, run.error, run.lossless = report.status, report.error, report.lossless
         run.warnings, run.ended = report.warnings, self.now()
+        run.steadiness = report.steadiness
         self.phase, self.stopping, self.loading = "idle", False, None
         for warning in report.warnings:
             if all(line.text != warning for line in self.log):
@@ -162,6 +163,10 @@ class Tuning:
         else:
             self.note(f"run {run.number}: {report.status}")
             self._note_way(run)
+        if run.steadiness is not None and run.steadiness.warning is not None:
+            shared = run.plain_run not in (None, run.number)
+            both = f"; plain decoding is run {run.plain_run}'s, `Run, plain anew` measures both"
+            self.note(f"run {run.number}: {run.steadiness.warning}{both * shared}", "warning")
 
     def _note_way(self, run: RunState) -> None:
         """What a policy of γ, or a cascade, came to."""

@@ -41,6 +41,7 @@ class RunView:
     history: tuple[tuple[int, int], ...] = ()
     measured: Measured | None = None
     lossless: Losslessness | None = None
+    disturbed: str = ""  # what was seen of a machine that had other work; empty: it had none
 
     @property
     def drafting(self) -> Tally | None:
@@ -113,13 +114,14 @@ class Viewer:
 
 
 def run_view(tuning: Tuning, run: RunState) -> RunView:
-    plain, main = tuning.plain_of(run), run.main
+    plain, main, steady = tuning.plain_of(run), run.main, run.steadiness
     view = RunView(
         number=run.number, settings=run.settings, status=run.status, error=run.error,
         elapsed=(tuning.now() if run.ended is None else run.ended) - run.began, info=run.info,
         memory=sum(size for _, size in run.memory), predicted=run.predicted,
         plain=plain.tally if plain is not None else None, plain_run=run.plain_run,
         measured=run.measured(plain), lossless=run.lossless,
+        disturbed=steady.brief if steady is not None and steady.disturbed else "",
     )  # fmt: skip
     return view if main is None else _with_pass(view, main)
 

@@ -13,6 +13,7 @@ from magicdec.cli.tui import messages
 from magicdec.engine import events
 from magicdec.engine.verdict import Divergence, Losslessness
 from magicdec.profiles.costs.shapes import ModelShape
+from magicdec.profiles.steadiness import Steadiness
 
 KIND = "_"  # the key that names a dataclass
 
@@ -23,9 +24,10 @@ _CLASSES: Mapping[str, type[Any]] = {
         messages.Failed, messages.RunBegan, messages.PassBegan, messages.Happened,
         messages.Checking, messages.RunEnded, messages.Tune, messages.TuneStep, messages.Learned,
         messages.TuneEnded, messages.Gone, Settings, RunInfo, ModelShape,
-        Losslessness, Divergence, events.PhaseTimes, events.Loaded, events.PrefillProgress,
-        events.RowStarted, events.RowStep, events.StepFinished, events.RowFinished,
-        events.RunFinished, events.GammaChosen, events.InnerDrafts, events.TreeShare,
+        Losslessness, Divergence, Steadiness, events.PhaseTimes, events.Loaded,
+        events.PrefillProgress, events.RowStarted, events.RowStep, events.StepFinished,
+        events.RowFinished, events.RunFinished, events.GammaChosen, events.InnerDrafts,
+        events.TreeShare,
     )
 }  # fmt: skip
 

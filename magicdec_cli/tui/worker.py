@@ -45,7 +45,10 @@ from magicdec.cli.tui.rejections import Rejections
 from magicdec.cli.tui.wire import decode, encode
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.errors import MagicdecError
+from magicdec.engine.events import RowStarted, StepFinished
 from magicdec.engine.report import Recorder, RunReport
+from magicdec.profiles.others import OthersLoad, with_parent
+from magicdec.profiles.steadiness import beside
 
 if TYPE_CHECKING:
     from magicdec.profiles.tuning.verifying import Watch
@@ -57,13 +60,23 @@ class Stopped(Exception):
     """The app asked for it."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Measured:
+    """A pass of a run, and what other programs took of the CPUs meanwhile."""
+
+    run: int
+    report: RunReport
+    steps: tuple[StepFinished, ...]
+    others: float | None
+
+
 class Worker:
     """Carries out one command at a time; `stop` may be called from another thread."""
 
     def __init__(self, send: Callable[[Report], None]) -> None:
         self._send = send
         self._session: session_api.Session | None = None
-        self._plain: dict[str, tuple[int, RunReport]] = {}  # finished plain passes, by plain_key
+        self._plain: dict[str, Measured] = {}  # finished plain passes, by plain_key
         self._stopped: set[int] = set()
         self._said: tuple[str, float] = ("", 0.0)
         self._tuning: int | None = None  # that a Stop interrupts
@@ -182,32 +195,41 @@ class Worker:
         config, notes = run_config(settings, environment, requests)
         known = None if command.again or not config.gamma else self._plain.get(plain_key(settings))
         info = run_info(settings, environment, requests)
-        source = run if known is None else known[0]
+        source = run if known is None else known.run
         self._send(RunBegan(run, settings, info, environment, memory, source, notes))
         if known is None:
             plain = self._pass(session, run, dataclasses.replace(config, gamma=0), PLAIN)
-            self._plain[plain_key(settings)] = (run, plain)
+            self._plain[plain_key(settings)] = plain
         else:
-            plain = known[1]
-        verdict = None
-        if config.gamma:
-            report = self._pass(session, run, config, SPECULATIVE)
-            self._send(Checking(run))
-            verdict = session.check(plain, report)
-        warnings[:] = session.warnings()  # those of the passes, too
-        return RunEnded(run, "finished", lossless=verdict)
+            plain = known
+        if not config.gamma:
+            warnings[:] = session.warnings()  # those of the passes, too
+            return RunEnded(run, "finished", steadiness=beside(plain.steps, (), plain.others))
+        drafted = self._pass(session, run, config, SPECULATIVE)
+        self._send(Checking(run))
+        verdict = session.check(plain.report, drafted.report)
+        warnings[:] = session.warnings()
+        steady = beside(plain.steps, drafted.steps, plain.others, drafted.others)
+        return RunEnded(run, "finished", lossless=verdict, steadiness=steady)
 
     def _pass(
         self, session: session_api.Session, run: int, config: DecodeConfig, title: str
-    ) -> RunReport:
+    ) -> Measured:
         recorder, rejections = Recorder(), Rejections(session.spell)
+        steps: list[StepFinished] = []
+        others: OthersLoad | None = None  # while rows are decoded
         self._send(PassBegan(run, title))
         with closing(session.run(config)) as events:
             for event in events:
+                if others is None and isinstance(event, RowStarted):
+                    others = OthersLoad(own=with_parent())
+                if isinstance(event, StepFinished):
+                    steps.append(event)
                 recorder.add(event)
                 self._send(Happened(run, event, rejections.of(event)))
                 self._stop_if_asked(run)
-        return recorder.report()
+        share = None if others is None else others.share
+        return Measured(run, recorder.report(), tuple(steps), share)
 
 
 def serve(commands: Iterable[bytes], send: Callable[[Report], None]) -> None:

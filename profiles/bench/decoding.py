@@ -14,7 +14,7 @@ from magicdec.engine.config import DecodeConfig
 from magicdec.engine.events import StepFinished
 from magicdec.engine.request import Request
 from magicdec.profiles.bench.machine import Machine
-from magicdec.profiles.bench.measurement import Measurement, over_floor
+from magicdec.profiles.bench.measurement import Measurement, below, over_floor
 from magicdec.profiles.bench.rows import Rows
 
 BATCHES, CONTEXTS = (1, 4, 8), (1000, 4000, 7000)
@@ -70,10 +70,12 @@ class DecodingBench:
             f"{self._machine.read_rate / 1e9:.1f} GB/s",
         )  # fmt: skip
         for gamma, steps in drafting.items():
-            bound = self._floor(requests, gamma + 1) / floor
+            least = self._floor(requests, gamma + 1)
+            error = below(steps.verify, least)
             yield Measurement(
-                f"T_V({gamma}) / T_T, {case}", steps.verify / step, note=f"roofline {bound:.2f}"
-            )
+                f"T_V({gamma}) / T_T, {case}", None if error else steps.verify / step,
+                note=f"roofline {least / floor:.2f}", error=error,
+            )  # fmt: skip
         draft = statistics.median(s.draft for s in drafting.values())
         yield Measurement(
             f"T_D / T_T, {case}", draft / step, goal=cheap, at_most=True,

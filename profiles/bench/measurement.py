@@ -36,12 +36,17 @@ def over_floor(
 ) -> Measurement:  # fmt: skip
     """How many times its floor something took. Nothing takes less: whoever seems to was measured on
     another machine than the floor was, and so is no figure. others: what else did the same work."""
-    least = min(seconds, *others) if others else seconds
-    error = ""
-    if least < floor:
-        error = (
-            f"{1e3 * least:.3g} ms is below the floor, {1e3 * floor:.3g} ms: the machine was "
-            "disturbed while one of them was measured"
-        )
-    value = None if error else seconds / floor
-    return Measurement(name, value, goal=goal, at_most=True, note=note, error=error)
+    error = below(min((seconds, *others)), floor)
+    if error:  # the note's ratios are none, either
+        return Measurement(name, None, goal=goal, at_most=True, error=error)
+    return Measurement(name, seconds / floor, goal=goal, at_most=True, note=note)
+
+
+def below(seconds: float, floor: float) -> str:
+    """Why something that took so long is no measurement; empty where it took its floor or more."""
+    if seconds >= floor:
+        return ""
+    return (
+        f"{1e3 * seconds:.3g} ms is below the floor, {1e3 * floor:.3g} ms: the machine was "
+        "disturbed while one of them was measured"
+    )

@@ -11,6 +11,8 @@ from pathlib import Path
 from magicdec.engine.bounded import read_bounded
 from magicdec.engine.errors import ConfigError, MagicdecError
 from magicdec.engine.harmless import clean
+from magicdec.engine.selection import SELECTORS
+from magicdec.engine.selectors.base import Search
 from magicdec.profiles.costs.catalog import find_hardware, find_model
 from magicdec.profiles.costs.hardware import Hardware
 from magicdec.profiles.costs.shapes import ModelShape
@@ -20,8 +22,7 @@ from magicdec.profiles.csv_rows import csv_rows
 REQUIRED = ("target", "gpu", "context", "batch", "gamma", "tokens_per_step", "speedup")
 FULL = ("full", "none", "all", "-")  # draft budgets that mean the whole cache
 BUDGET = 512  # entries, of a self-draft whose budget nobody says
-# KV entries that a draft step reads per cached token to select, at a head size of 128 and fp16.
-SELECTION = {"topk": 1 / 2, "quest": 1 / 16, "pqcache": 1 / 32}
+KV_BYTES = 2  # of an element: what published experiments keep
 LARGEST = 1e12
 MOST_BYTES = 16 * 2**20
 
@@ -46,6 +47,7 @@ class Measured:
     plain_ms: float | None  # T_T
     step_ms: float | None  # a whole speculative step
     assumed: bool = False  # the draft budget is this module's guess: neither file nor user says it
+    unknown: str = ""  # a selector of which nobody knows what it reads: priced as if nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,8 @@ def read_table(path: Path, given: Given | None = None) -> list[Measured]:
     draft_ms_total (γ·T_D), verify_ms, ar_ms (T_T), sd_ms (a speculative step ÷ Ω).
 
     Without a draft_budget `given` counts, unless the selector is "full". Without that, BUDGET is
-    assumed of a self-draft, and of a draft model its full cache.
+    assumed of a self-draft, and of a draft model its full cache. A selector that is not installed
+    here is priced as one that chooses once per row, in no time.
     """
     data = read_bounded(path, MOST_BYTES)
     find = functools.cache(find_model), functools.cache(find_hardware)  # each reads all data files
@@ -90,7 +93,7 @@ def _row(cells: _Cells, given: Given | None) -> Measured:
     drafted, verify, plain, per_token = (
         cells.optional(name) for name in ("draft_ms_total", "verify_ms", "ar_ms", "sd_ms")
     )
-    drafting, assumed = _drafting(cells, given)
+    drafting, assumed, unknown = _drafting(cells, given)
     return Measured(
         line=cells.line,
         table=cells.text("table"),
@@ -108,11 +111,12 @@ def _row(cells: _Cells, given: Given | None) -> Measured:
         plain_ms=plain,
         step_ms=None if per_token is None else per_token * omega,
         assumed=assumed,
+        unknown=unknown,
     )
 
 
-def _drafting(cells: _Cells, given: Given | None) -> tuple[Drafting, bool]:
-    """And whether its budget is assumed."""
+def _drafting(cells: _Cells, given: Given | None) -> tuple[Drafting, bool, str]:
+    """And whether its budget is assumed, and its selector where that is not known."""
     draft = cells.text("draft")
     same = draft.casefold() in ("", "self", cells.text("target").casefold())
     written, selector = (cells.text(name).casefold() for name in ("draft_budget", "selector"))
@@ -126,7 +130,21 @@ def _drafting(cells: _Cells, given: Given | None) -> tuple[Drafting, bool]:
     else:
         budget, assumed = BUDGET if same else None, True
     model = None if same else cells.model("draft")
-    return Drafting(budget, model=model, select_per_token=SELECTION.get(selector, 0.0)), assumed
+    known = not selector or selector in FULL or selector in _selectors()
+    search = Search()
+    if known and selector and budget is not None:
+        shape = model or cells.model("target")
+        search = SELECTORS.create(selector).search(shape.head_dim, KV_BYTES)
+    made = Drafting(
+        budget, model=model, select_per_token=search.per_draft, verify_per_token=search.per_verify
+    )
+    return made, assumed, "" if known else cells.text("selector")
+
+
+@functools.cache
+def _selectors() -> frozenset[str]:
+    """By name; no class that a table names is imported."""
+    return frozenset(SELECTORS.names())
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from magicdec.profiles.export.drafts import drafted_by
 from magicdec.profiles.export.plan import Plan
 from magicdec.profiles.storage.header import Header
+from magicdec.profiles.storage.reading import disturbances
 
 MOST = 24  # places that are listed
 
@@ -54,6 +55,8 @@ def plan_notes(plan: Plan) -> Iterator[str]:
             f"every γ was timed {'once' if repeats == 1 else f'{repeats} times'}: the best of "
             "several noisy figures looks a little better than it is"
         )
+    if plan.target is None:
+        yield from disturbances(plan.cells)
     yield from plan.notes
     if plan.fixed is None:
         yield from _places(plan)

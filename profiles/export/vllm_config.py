@@ -33,6 +33,10 @@ NGRAM = ("ngram", "ngram_gpu")
 BY_NAME = {"eagle-": "eagle", "eagle3": "eagle3", "dflash": "dflash", "dspark": "dspark"}
 #: Methods that bring the weights of a draft, or none.
 WITHOUT_MODEL = (*NGRAM, "suffix", "extract_hidden_states", "mtp", "dspark")
+#: Of which it drops a schedule unread. They run on its first model runner alone
+#: (`VllmConfig._get_v2_model_runner_unsupported_features`), whose proposers for them have a fixed
+#: length (`VllmConfig._maybe_disable_dynamic_sd_for_v1`; both in vllm/config/vllm.py).
+WITHOUT_SCHEDULE = ("suffix", "custom_class")
 OWN_LENGTH = ("mtp", "dspark")  # whose checkpoint may say num_speculative_tokens
 
 Positive = Annotated[int, Field(ge=1)]
@@ -134,8 +138,11 @@ def check_rules(config: Speculative) -> list[str]:
         check_replay(config.rejection_sample_method, config.synthetic_acceptance_rates,
                      config.synthetic_acceptance_length, most)  # fmt: skip
         _check_fly(config, method, most)
-    if config.num_speculative_tokens_per_batch_size is not None:
-        remarks += check_ranges(config.num_speculative_tokens_per_batch_size, most)
+    schedule = config.num_speculative_tokens_per_batch_size
+    if schedule is not None and method in WITHOUT_SCHEDULE:
+        remarks.append(f"vLLM drops {SCHEDULE} with method {method}: every batch has {most}")
+    elif schedule is not None:
+        remarks += check_ranges(schedule, most)
     return remarks
 
 
@@ -257,7 +264,12 @@ def check_replay(
 
 
 def check_ranges(entries: Sequence[tuple[int, int, int]], most: int) -> list[str]:
-    """(first, last, K) in any order, from 1 on, without overlap; gaps inherit the K before."""
+    """(first, last, K) in any order, from 1 on, without overlap; gaps inherit the K before.
+
+    In any order with every method, ngram too: `validate_and_normalize_dynamic_sd_schedule` in
+    vllm/v1/spec_decode/dynamic/utils.py, to which the scheduler takes all of them, sorts by `first`
+    before it looks for overlaps, though what it then says of those reads "and sorted".
+    """
     _refuse(not entries, f"{SCHEDULE} must have an entry")
     end = 0
     for first, last, gamma in sorted(entries, key=lambda entry: entry[0]):

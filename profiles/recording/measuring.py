@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.request import Request
-from magicdec.profiles.passes import Listener, Pass, Passes, full_steps
+from magicdec.profiles.passes import Listener, Pass, Passes, full_steps, steadiness
 from magicdec.profiles.recording.peak import PeakMemory
 from magicdec.profiles.storage.from_reports import cell_of, prefill_of
 from magicdec.profiles.storage.schema import Cell, CellKey, Predicted, Prefill
@@ -55,6 +55,7 @@ class Bench:
         return cell_of(
             key,
             [(plain.report, after.report) for plain, after in pairs],
+            steadiness=[steadiness(plain, after) for plain, after in pairs],
             step=full_steps(*zip(*pairs, strict=True)),
             lossless=next((v for v in verdicts if v.checked and not v.identical), verdicts[0]),
             predicted=predicted,

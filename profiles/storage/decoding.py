@@ -13,6 +13,7 @@ from magicdec.engine.events import PHASES, PhaseTimes
 from magicdec.engine.gamma.policy import FIXED
 from magicdec.engine.harmless import last_part, model_name
 from magicdec.profiles.costs.step_times import NOT_MEASURED, Seen, StepTimes
+from magicdec.profiles.steadiness import Steadiness
 from magicdec.profiles.storage.fields import COUNT, Fields
 from magicdec.profiles.storage.header import Grid, Header, Source
 from magicdec.profiles.storage.schema import (
@@ -137,7 +138,22 @@ def key_from_json(fields: Fields) -> CellKey:
 
 def _repeat(fields: Fields) -> Repeat:
     plain = fields.maybe("plain", fields.inner)
-    return Repeat(None if plain is None else _sample(plain), _sample(fields.inner("speculative")))
+    steady = fields.maybe("steadiness", fields.inner)
+    return Repeat(
+        None if plain is None else _sample(plain),
+        _sample(fields.inner("speculative")),
+        None if steady is None else _steadiness(steady),
+    )
+
+
+def _steadiness(fields: Fields) -> Steadiness:
+    return Steadiness(
+        turns=fields.integer("turns"),
+        paces=fields.numbers("paces"),
+        plain_scatter=fields.maybe("plain_scatter", fields.number),
+        speculative_scatter=fields.maybe("speculative_scatter", fields.number),
+        others=fields.maybe("others", fields.number),
+    )
 
 
 def _sample(fields: Fields) -> Sample:

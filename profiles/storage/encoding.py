@@ -78,6 +78,7 @@ def _repeat(repeat: Repeat) -> dict[str, Any]:
     return {
         "plain": None if repeat.plain is None else _sample(repeat.plain),
         "speculative": _sample(repeat.speculative),
+        "steadiness": None if repeat.steadiness is None else repeat.steadiness.to_json(),
     }
 
 

@@ -14,6 +14,7 @@ def flat(cell: Cell) -> dict[str, Scalar]:
     """The same columns for every cell; None is what was not measured."""
     key, step = cell.key, cell.step
     options = " ".join(f"{name}={value}" for name, value in key.selector_options)
+    disturbed = sum(steady.disturbed for steady in cell.watched)
     rates = " ".join(f"{rate:.4f}" for rate in cell.acceptance_rate_per_position)
     return {
         "batch": key.batch,
@@ -47,6 +48,8 @@ def flat(cell: Cell) -> dict[str, Scalar]:
         "peak_memory_bytes": cell.peak_memory_bytes,
         "lossless": lossless_word(cell),
         "error": cell.error,
+        "disturbed_repeats": disturbed if cell.watched else None,
+        "others_cpu_share": cell.others,
     }
 
 

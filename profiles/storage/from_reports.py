@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 
 from magicdec.engine.events import StepFinished
 from magicdec.engine.report import RunReport
 from magicdec.engine.verdict import Losslessness
 from magicdec.profiles.costs.acceptance import summed
 from magicdec.profiles.costs.step_times import NOT_MEASURED, Seen, StepTimes
+from magicdec.profiles.steadiness import Steadiness
 from magicdec.profiles.storage.schema import (
     Cell,
     CellKey,
@@ -26,6 +28,7 @@ def cell_of(
     key: CellKey,
     passes: Sequence[tuple[RunReport | None, RunReport]],
     *,
+    steadiness: Sequence[Steadiness] = (),
     step: Seen = NOT_MEASURED,
     lossless: Losslessness | None = None,
     predicted: Predicted | None = None,
@@ -33,14 +36,15 @@ def cell_of(
     prefill: Prefill | None = None,
     draft_identity: str | None = None,
 ) -> Cell:
-    """A finished cell; `passes` are the (plain, speculative) reports of its repeats."""
+    """A finished cell; `passes` are the (plain, speculative) reports of its repeats, `steadiness`
+    how the machine was in each."""
     spec = [report for _, report in passes]
     return Cell(
         key=key,
         draft_identity=draft_identity,
         repeats=tuple(
-            Repeat(None if plain is None else sample_of(plain), sample_of(speculative))
-            for plain, speculative in passes
+            Repeat(None if plain is None else sample_of(plain), sample_of(speculative), steady)
+            for (plain, speculative), steady in zip_longest(passes, steadiness)
         ),
         drafted_per_position=summed(report.drafted_per_position for report in spec),
         accepted_per_step=summed(report.histogram for report in spec),

@@ -110,6 +110,7 @@ def _translated(run: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
             {
                 "plain": None if baseline is None else _sample(baseline),
                 "speculative": _sample(run) | counts,
+                "steadiness": run.get("steadiness"),
             }
         ],
         "speculative_decoding": spec if spec["num_draft_tokens"] else None,

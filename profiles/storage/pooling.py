@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from magicdec.profiles.calibrated import FINGERPRINT
 from magicdec.profiles.costs.acceptance import summed
@@ -19,27 +19,58 @@ def subject_of(header: Header) -> Subject:
     environment = tuple((key, header.environment.get(key)) for key in FINGERPRINT)
     documents = tuple(sorted((s.name, s.sha256 or "") for s in header.documents))
     conditions = tuple(sorted((key, repr(value)) for key, value in header.conditions.items()))
-    return header.model, header.dtype, header.kv_dtype, documents, conditions, environment
+    return (
+        header.model, header.dtype, header.kv_dtype, documents, header.max_new_tokens, conditions,
+        environment,
+    )  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Place:
+    """What may stand in one file: of one subject, and of each draft's name one model."""
+
+    subject: Subject
+    header: Header
+    drafts: dict[str, str | None] = field(default_factory=dict)
+    cells: dict[CellKey, list[Cell]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Shelf:
+    """Cells that come one after the other, each put where its like are."""
+
+    places: list[_Place] = field(default_factory=list)
+
+    def put(self, header: Header, cell: Cell) -> tuple[int, Cell | None, Cell]:
+        """The number of its place, and what that holds of its setting: before, and now."""
+        number, place = self._place_for(header, cell)
+        like = place.cells.setdefault(cell.key, [])
+        before = pooled(like) if like else None
+        like.append(cell)
+        return number, before, pooled(like)
+
+    def _place_for(self, header: Header, cell: Cell) -> tuple[int, _Place]:
+        subject, draft, identity = subject_of(header), cell.key.draft, cell.draft_identity
+        for number, place in enumerate(self.places):
+            if place.subject == subject and place.drafts.setdefault(draft, identity) == identity:
+                return number, place
+        self.places.append(_Place(subject, header, {draft: identity}))
+        return len(self.places) - 1, self.places[-1]
 
 
 def by_subject(profiles: Iterable[Profile]) -> list[Profile]:
-    """One profile for each subject, its cells pooled, in the order in which they first came."""
-    found: dict[Subject, tuple[Header, list[Cell]]] = {}
+    """One profile for each place that their cells take, in the order in which they first came."""
+    shelf = Shelf()
     for profile in profiles:
-        _, cells = found.setdefault(subject_of(profile.header), (profile.header, []))
-        cells += profile.cells
-    return [Profile(header, tuple(pooled(cells))) for header, cells in found.values()]
+        for cell in profile.cells:
+            shelf.put(profile.header, cell)
+    return [
+        Profile(place.header, tuple(map(pooled, place.cells.values()))) for place in shelf.places
+    ]
 
 
-def pooled(cells: Iterable[Cell]) -> list[Cell]:
-    """One cell of each setting and draft model. What failed says nothing beside what did not."""
-    groups: dict[tuple[CellKey, str | None], list[Cell]] = {}
-    for cell in cells:
-        groups.setdefault((cell.key, cell.draft_identity), []).append(cell)
-    return [_one(group) for group in groups.values()]
-
-
-def _one(cells: Sequence[Cell]) -> Cell:
+def pooled(cells: Sequence[Cell]) -> Cell:
+    """Runs of one setting as one cell. What failed says nothing beside what did not."""
     done = [cell for cell in cells if cell.status == "ok"]
     if len(done) < 2:
         return done[0] if done else cells[-1]

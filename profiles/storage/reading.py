@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -34,10 +36,23 @@ def read_profile(path: str | Path) -> Profile:
         raise ConfigError(f"{name} has more than {2 * MAX_CELLS:,} lines; no profile has")
     lines = text.split("\n")
     if (run := _run_document(lines[0], text, name)) is not None:
-        return run
+        return replace(run, warnings=tuple(disturbances(run.cells)))
     header = header_from_json(_schema_checked(lines[0], name), f"{name}, line 1")
     cells, warnings = _read_cells(lines, name)
-    return Profile(header, tuple(cells), tuple(warnings))
+    return Profile(header, tuple(cells), (*warnings, *disturbances(cells)))
+
+
+def disturbances(cells: Iterable[Cell]) -> list[str]:
+    """A line about those that were measured while the machine had other work, if there are any."""
+    found = [cell for cell in cells if cell.disturbed]
+    if not found:
+        return []
+    first = next(steady.signs for steady in found[0].watched if steady.disturbed)
+    more = f"; so are {len(found) - 1:,} more" if len(found) > 1 else ""
+    return [
+        f"{found[0].key.label} is a disturbed measurement: {first}{more}; do not trust their times "
+        "and speedups, measure again when the machine is idle"
+    ]
 
 
 def decode(data: bytes, name: str, what: str = "recorded profile") -> str:

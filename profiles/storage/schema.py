@@ -11,6 +11,7 @@ from magicdec.engine.draft_spec import NO_TREE, DraftSpec
 from magicdec.engine.events import PhaseTimes
 from magicdec.profiles.costs.acceptance import AcceptanceCounts
 from magicdec.profiles.costs.step_times import NOT_MEASURED, Seen
+from magicdec.profiles.steadiness import Steadiness
 from magicdec.profiles.storage.header import Header
 
 SCHEMA = "magicdec.profile/2"
@@ -70,10 +71,12 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """The same rows decoded both ways; `plain` is None where it was not."""
+    """The same rows decoded both ways; `plain` is None where it was not, `steadiness` where
+    nobody watched the machine."""
 
     plain: Sample | None
     speculative: Sample
+    steadiness: Steadiness | None = None
 
     @property
     def speedup(self) -> float | None:
@@ -227,6 +230,22 @@ class Cell:
     @property
     def plain_tokens_per_s(self) -> float | None:
         return median_of(self.samples(lambda r: r.plain.tokens_per_s if r.plain else None))
+
+    @property
+    def watched(self) -> tuple[Steadiness, ...]:
+        """How steady the machine was, of the repeats of which it is known."""
+        return tuple(r.steadiness for r in self.repeats if r.steadiness is not None)
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether any repeat was: then times and speedups are not to be trusted."""
+        return any(steady.disturbed for steady in self.watched)
+
+    @property
+    def others(self) -> float | None:
+        """The most that other programs took of the CPUs in a repeat."""
+        known = [steady.others for steady in self.watched if steady.others is not None]
+        return max(known, default=None)
 
     def samples(self, of: Callable[[Repeat], float | None]) -> tuple[float, ...]:
         """One figure per repeat, without those that were not measured."""

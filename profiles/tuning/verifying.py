@@ -10,7 +10,7 @@ from magicdec.engine.config import DecodeConfig
 from magicdec.engine.events import Event, StepFinished
 from magicdec.engine.verdict import Losslessness
 from magicdec.profiles.costs.step_times import Seen, StepTimes
-from magicdec.profiles.passes import Pass, Passes, full_steps
+from magicdec.profiles.passes import Pass, Passes, full_steps, steadiness
 from magicdec.profiles.storage.from_reports import cell_of, sample_of
 from magicdec.profiles.storage.schema import Cell, Predicted
 from magicdec.profiles.tuning.allowance import Allowance
@@ -179,6 +179,7 @@ class Verification:
                 cell_of(
                     trial.candidate.key(self.place),
                     [(b.report, a.report) for b, a in zip(plain, mine, strict=True)],
+                    steadiness=[steadiness(b, a) for b, a in zip(plain, mine, strict=True)],
                     step=full_steps(plain, mine),
                     lossless=self.checked.get(trial.candidate),
                     predicted=_predicted(trial),

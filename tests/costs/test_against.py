@@ -224,6 +224,27 @@ def test_what_is_assumed_is_said(written, capsys):
     assert found[0]["speedup_predicted"] == found[2]["speedup_predicted"]
 
 
+def test_a_selector_is_priced_by_what_it_reads_and_one_that_nobody_knows_is_named(written, capsys):
+    """A dynamic one costs what its class says; `reuse` searches after a verify pass."""
+    names = ("topk", "Quest", "reuse", "snapkv", "", "my.module:Mine", "elsewhere", "elsewhere")
+    path = written(*({**GOOD, "selector": name} for name in names))
+    rows = read_table(path)
+    reads = [(row.drafting.select_per_token, row.drafting.verify_per_token) for row in rows]
+    assert reads[:3] == [(1 / 2, 0), (1 / 16, 0), (0, 1 / 2)]
+    assert set(reads[3:]) == {(0, 0)}
+    assert [row.unknown for row in rows] == [""] * 5 + ["my.module:Mine", "elsewhere", "elsewhere"]
+    (topk, quest, reuse, snapkv, *_) = compare(rows)
+    assert topk.draft_ms > quest.draft_ms > snapkv.draft_ms == reuse.draft_ms
+    assert reuse.speedup < snapkv.speedup
+    against(path, format="json", fit=False, output=None)
+    out, err = capsys.readouterr()
+    assert "assumed: selector 'my.module:Mine' of line 7 is none that" in err
+    assert "assumed: selector 'elsewhere' of line 8 and 1 more is none that" in err
+    assert err.count("assumed") == 2
+    said = [row["selector_unknown"] for row in json.loads(out)["rows"]]
+    assert said == [None] * 5 + ["my.module:Mine", "elsewhere", "elsewhere"]
+
+
 def test_the_fit_needs_times(written):
     without = {**GOOD, "sd_ms": ""}
     with pytest.raises(ConfigError, match="no row on A100"):

@@ -124,6 +124,17 @@ def test_what_an_engine_takes_passes(format, text):
         ("vllm", VLLM | {RANGES: [[1, 8, 9]]}, "cuts K 9 to num_speculative_tokens 3"),
         ("vllm", VLLM | {"model": "org/EAGLE3-8b"}, "for method eagle3, by its name"),
         ("vllm", VLLM, ""),
+        # As its VllmConfig has it: what it drops, it does not judge.
+        *(
+            ("vllm", {**method, "num_speculative_tokens": 3, RANGES: ranges}, "every batch has 3")
+            for method in ({"method": "suffix"}, {"model": "my.module.Proposer"})
+            for ranges in ([[1, 8, 2]], [[2, 8, 3]])
+        ),
+        (
+            "vllm",
+            {"method": "ngram", "num_speculative_tokens": 3, RANGES: [[9, 12, 1], [1, 8, 3]]},
+            "",
+        ),
         ("sglang", {"1": {"candidate_steps": [1], "x": 1}, "typo": 1}, "ignores 'typo', 'x'"),
         ("sglang", {"1": {"candidate_steps": [0]}}, "no entry speculates"),
     ],

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from magicdec.engine.events import PhaseTimes, RowStep, StepFinished
-from magicdec.profiles.others import OthersLoad
+from magicdec.profiles.others import OthersLoad, with_parent
 from magicdec.profiles.steadiness import Steadiness, Turns
 
 Slow = Callable[[bool, int], float]  # (speculative, turn) to how many times slower
@@ -123,6 +123,26 @@ def test_others_are_what_is_busy_and_not_ours() -> None:
 def test_a_clock_that_stands_still_knows_nothing_of_others() -> None:
     still = Machine(100, 5, 10, 500, 1, 0, 50, 0)
     assert OthersLoad(lambda: still, lambda: Own(20, 1)).share is None
+
+
+def test_too_little_time_says_nothing_of_others() -> None:
+    """The system counts in hundredths of a second."""
+    machine = iter([Machine(100, 0, 0, 500, 0, 0, 0, 0), Machine(100.1, 0, 0, 500.3, 0, 0, 0, 0)])
+    assert OthersLoad(lambda: next(machine), lambda: Own(20, 1)).share is None
+
+
+def test_what_the_process_that_started_this_one_takes_is_no_other_programs() -> None:
+    """The app that redraws its screen beside its engine."""
+    import os
+
+    import psutil
+
+    mine, parent = psutil.Process(), psutil.Process(os.getppid())
+    before = [process.cpu_times() for process in (mine, parent)]
+    found = with_parent()()
+    after = [process.cpu_times() for process in (mine, parent)]
+    assert sum(t.user for t in before) <= found.user <= sum(t.user for t in after)
+    assert sum(t.system for t in before) <= found.system <= sum(t.system for t in after)
 
 
 def test_the_systems_own_figures_can_be_read() -> None:

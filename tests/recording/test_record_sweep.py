@@ -136,3 +136,19 @@ def test_plain_and_speculative_passes_take_turns(
     measured = [gamma for gamma, tokens in passes if tokens == 12]
     assert measured == [0, 1, 0, 1, 0, 3, 0, 3]
     assert {gamma for gamma, tokens in passes if tokens < 12} == {0, 1, 3}, "each was warmed up"
+
+
+def test_a_sweep_beside_other_programs_says_so(
+    record: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    from magicdec.profiles.others import OthersLoad
+
+    monkeypatch.setattr("magicdec.profiles.steadiness.QUIET_OTHERS", 0.1)
+    monkeypatch.setattr(OthersLoad, "share", property(lambda self: 0.48))
+    path = tmp_path / "sweep.jsonl"
+    assert record("-o", str(path)) == 0
+    assert "other programs took 48% of the CPUs" in capsys.readouterr().err
+    profile = read_profile(path)
+    assert "other programs took 48% of the CPUs" in profile.warnings[0]
+    assert all(cell.disturbed and cell.others == 0.48 for cell in profile.cells)

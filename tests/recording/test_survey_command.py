@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -79,3 +80,27 @@ def test_what_cannot_be_surveyed_is_refused_in_one_line(
     ):
         code, out, err = survey(*arguments)
         assert code == 2 and out == "" and said in err and len(err.splitlines()) == 1
+
+
+def test_a_draft_model_is_named_by_its_weights_too(
+    survey: Callable[..., tuple[int, str, str]], model: Path, tmp_path: Path
+) -> None:
+    """Another model of its name, after a copy or a training, is another drafter."""
+    from safetensors.torch import load_file, save_file
+
+    draft = tmp_path / "draft"
+    shutil.copytree(model, draft)
+    asked = ("--format", "json", "--gamma", "2", "--draft", f"self,{draft}")
+    found = []
+    for change in (0.0, 0.5):
+        weights = load_file(draft / "model.safetensors")
+        weights["model.norm.weight"] += change
+        save_file(weights, draft / "model.safetensors", metadata={"format": "pt"})
+        code, out, err = survey(*asked)
+        assert code == 0, err
+        record = json.loads(out)
+        found.append(record["env"]["draft_identities"])
+        assert record["env"]["identity"] not in ("", None)
+    assert [list(identities) for identities in found] == [[str(draft)]] * 2
+    assert found[0][str(draft)] == record["env"]["identity"], "a copy is the same model"
+    assert found[0] != found[1]

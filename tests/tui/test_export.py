@@ -15,6 +15,7 @@ from magicdec_scripted import (
     ScriptedLink,
     a_run,
     drive,
+    screen_text,
     settle,
     text_of,
 )
@@ -90,7 +91,8 @@ def _tuning(*runs: list[Report]) -> Tuning:
     tuning = Tuning(FakeClock())
     tuning.apply(READY)
     for run in runs:
-        tuning.begin(SETTINGS, None)
+        assert isinstance(run[0], RunBegan)
+        tuning.begin(run[0].settings, None)
         for report in run:
             tuning.apply(report)
     return tuning
@@ -166,6 +168,61 @@ def test_a_stopped_repeat_does_not_replace_what_is_measured(tmp_path: Path) -> N
         assert [cell[:2] for cell in _cells(tmp_path / f"{name}.jsonl")] == [("ok", 1)]
 
 
+def test_runs_of_other_lengths_are_no_samples_of_one_cell(tmp_path: Path) -> None:
+    """A run of few tokens pays for its selection with fewer: its speedup is another figure."""
+    longer = dataclasses.replace(SETTINGS, max_new_tokens=40)
+    tuning, log = _tuning(a_run(1), a_run(2, longer), a_run(3)), SessionLog(tmp_path / "log.jsonl")
+    for run in tuning.runs.values():
+        assert log.keep(recorded_run(run, tuning)) is None
+    log.close()
+    export_to(str(tmp_path / "out.jsonl"), tuning, str)
+    for names in (("log", "log-2"), ("out-1-doc.txt", "out-2-doc.txt")):
+        for name, tokens, repeats in zip(names, (25, 40), (2, 1), strict=True):
+            path = tmp_path / f"{name}.jsonl"
+            assert read_profile(path).header.max_new_tokens == tokens
+            assert [repeat for _, repeat, _ in _cells(path)] == [repeats]
+    export_to(str(tmp_path / "out.csv"), tuning, str)
+    rows = list(csv.DictReader((tmp_path / "out.csv").open()))
+    assert [(row["max_new_tokens"], row["repeats"]) for row in rows] == [("25", "2"), ("40", "1")]
+
+
+def test_a_draft_model_that_was_changed_under_its_name_is_another_one(tmp_path: Path) -> None:
+    """The first one's runs go on in their own file, in the log, too."""
+    drafted = dataclasses.replace(SETTINGS, draft="/models/small", selector="streaming")
+    runs = []
+    for number, identity in enumerate("aba", 1):
+        reports = a_run(number, drafted)
+        assert isinstance(reports[0], RunBegan)
+        environment = {**reports[0].environment, "draft_identity": identity * 32}
+        runs.append([dataclasses.replace(reports[0], environment=environment), *reports[1:]])
+    tuning, log = _tuning(*runs), SessionLog(tmp_path / "log.jsonl")
+    for run in tuning.runs.values():
+        assert log.keep(recorded_run(run, tuning)) is None
+    log.close()
+    export_to(str(tmp_path / "out.jsonl"), tuning, str)
+    for names in (("log", "log-2"), ("out-1-doc.txt", "out-2-doc.txt")):
+        for name, identity, repeats in zip(names, "ab", (2, 1), strict=True):
+            (cell,) = read_profile(tmp_path / f"{name}.jsonl").cells
+            assert (cell.draft_identity, len(cell.repeats)) == (identity * 32, repeats)
+
+
+def test_documents_of_one_name_from_two_folders_stay_two(tmp_path: Path) -> None:
+    reports = a_run(1)
+    assert isinstance(reports[0], RunBegan)
+    digests = {"a/x.txt": "a" * 64, "b/x.txt": "b" * 64}
+    environment = {**reports[0].environment, "documents": digests}
+    found: list[Report] = [dataclasses.replace(reports[0], environment=environment)]
+    for report in reports[1:]:
+        if isinstance(report, Happened) and isinstance(report.event, RowStarted):
+            name = list(digests)[report.event.row]
+            event = dataclasses.replace(report.event, document=f"{name}[:1000]")
+            report = dataclasses.replace(report, event=event)
+        found.append(report)
+    export_to(str(tmp_path / "out.jsonl"), _tuning(found), str)
+    documents = read_profile(tmp_path / "out.jsonl").header.documents
+    assert [(s.name, s.sha256) for s in documents] == [("x.txt", "a" * 64), ("x.txt", "b" * 64)]
+
+
 def test_an_export_of_several_files_overwrites_none(tmp_path: Path) -> None:
     tuning = _tuning(a_run(1), _of("b.txt", a_run(2)))
     there = tmp_path / "out-2-b.txt.jsonl"
@@ -173,3 +230,50 @@ def test_an_export_of_several_files_overwrites_none(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="exists"):
         export_to(str(tmp_path / "out.jsonl"), tuning, str)
     assert there.read_text() == "mine" and not list(tmp_path.glob("out-1*"))
+
+
+def test_a_disturbed_run_is_marked_in_the_table_the_details_the_log_and_the_export(
+    app: TuningApp, link: ScriptedLink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from magicdec.cli.tui.messages import RunEnded
+    from magicdec.profiles.steadiness import Steadiness
+
+    monkeypatch.setattr("magicdec.profiles.steadiness.QUIET_OTHERS", 0.1)
+    busy, quiet = (Steadiness(1, (), 1.1, 1.05, others) for others in (0.48, 0.02))
+    target = tmp_path / "out.jsonl"
+
+    async def steps(pilot: Pilot[None]) -> None:
+        link.tell(READY)
+        for number, steady in ((1, busy), (2, quiet)):
+            await pilot.press("r")
+            *reports, end = a_run(number)
+            assert isinstance(end, RunEnded)
+            link.tell(*reports, dataclasses.replace(end, steadiness=steady))
+            await settle(pilot)
+            for said in ("disturbed: steps scatter 1.10", "programs 48% of the CPUs"):
+                assert (said in text_of(app)) is (number == 1), said
+        first, second = (
+            next(line for line in screen_text(app) if f"{mark} 2 " in line) for mark in (" 1", "▸2")
+        )
+        assert first.count("?") == 2 and "?" not in second
+        log = [line.text for line in app.controller.tuning.log if line.kind == "warning"]
+        assert [line for line in log if line.startswith("run 1: a disturbed measurement: other")]
+        assert not [line for line in log if line.startswith("run 2: a disturbed")]
+        assert "plain anew" not in log[-1]
+        await pilot.press("r")
+        *reports, end = a_run(3, plain=False)
+        assert isinstance(end, RunEnded)
+        link.tell(*reports, dataclasses.replace(end, steadiness=busy))
+        await settle(pilot)
+        last = app.controller.tuning.log[-1].text
+        assert last.endswith("plain decoding is run 1's, `Run, plain anew` measures both")
+        await pilot.press("e")
+        app.screen.query_one("Input").value = str(target)  # type: ignore[attr-defined]
+        app.screen.query_one("Input").focus()
+        await pilot.press("enter")
+        await settle(pilot)
+
+    drive(app, steps, (160, 50))
+    (cell,) = read_profile(target).cells
+    assert [repeat.steadiness for repeat in cell.repeats] == [busy, quiet, busy]
+    assert cell.disturbed and "48% of the CPUs" in read_profile(target).warnings[0]

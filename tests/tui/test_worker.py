@@ -96,6 +96,24 @@ def test_a_run_is_reported_and_plain_decoding_measured_once(talks: list[Talk]) -
     assert [r.plain_run for r in talk.until(RunEnded) if isinstance(r, RunBegan)] == [4]
 
 
+def test_a_run_says_how_steady_the_machine_was_in_it_and_in_its_plain_decoding(
+    talks: list[Talk],
+) -> None:
+    """The app that waits for it is no other program."""
+    talk = start(talks, delay=0.02)
+    talk.until(Ready)
+    ends = []
+    for number, gamma in ((1, 3), (2, 5), (3, 0)):
+        talk.send(Run(number, Settings(context=800, batch=2, max_new_tokens=20, gamma=gamma)))
+        ends.append(talk.until(RunEnded)[-1])
+    assert all(isinstance(end, RunEnded) for end in ends)
+    first, second, plain = (end.steadiness for end in ends if isinstance(end, RunEnded))
+    assert first is not None and second is not None and plain is not None
+    assert first.plain_scatter == second.plain_scatter == plain.plain_scatter is not None
+    assert plain.speculative_scatter is None
+    assert (first.turns, plain.turns) == (1, 0)
+
+
 def test_stop_takes_effect_within_a_step(talks: list[Talk]) -> None:
     talk = start(talks, delay=0.05)
     talk.until(Ready)

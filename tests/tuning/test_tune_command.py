@@ -70,6 +70,23 @@ def test_real_runs_overrule_a_calibration_that_promises_too_much(
     assert profile.header.max_new_tokens == 16
 
 
+def test_real_runs_beside_other_programs_are_told_of(
+    tune: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the answer's notes, and with every repeat in the file."""
+    from magicdec.profiles.others import OthersLoad
+
+    monkeypatch.setattr("magicdec.profiles.steadiness.QUIET_OTHERS", 0.1)
+    monkeypatch.setattr(OthersLoad, "share", property(lambda self: 0.48))
+    asked = ("--batch", "2", "--context", "120", "-o", "cells.jsonl", "--format", "json", "-q")
+    record = json.loads(tune(*FEW, *asked, draft=0.0001))
+    (note,) = [line for line in record["notes"] if "disturbed" in line]
+    assert "other programs took 48% of the CPUs" in note
+    for cell in read_profile(tmp_path / "cells.jsonl").finished:
+        assert cell.disturbed and len(cell.watched) == len(cell.repeats)
+        assert cell.others == 0.48
+
+
 def test_where_drafting_is_dear_it_says_so_before_any_run(tune: Tune) -> None:
     page = tune(*FEW, "--batch", "2", "--context", "120", "--verify", "0", draft=1.0)
     assert "Don't speculate, only predicted" in page

@@ -21,6 +21,7 @@ from magicdec.engine.gamma.policy import FIXED
 
 Sort = Callable[[RunView], Any]
 MISSING = float("-inf")
+DOUBT = "?"  # behind a figure that was measured while the machine had other work
 
 
 class RunsPanel(Framed):
@@ -37,12 +38,13 @@ class RunsPanel(Framed):
     terms = (
         "B", "context", "drafter", "tree", "cascade", "budget", "γ", "γ auto, schedule",
         "γ adaptive", "T", "acceptance rate", "mean length", "tokens/s",
-        "speedup, decode", "predicted", "lossless", "pinned", "vs pinned",
+        "speedup, decode", "disturbed", "predicted", "lossless", "pinned", "vs pinned",
     )  # fmt: skip
     about = (
         "Every run of yours; settings that the tuner ran are counted above, and are in exports and "
         "the log's file. Enter or a click shows a run in the other panels, c pins the "
-        "one that is shown; a click on a heading, or s, sorts."
+        "one that is shown; a click on a heading, or s, sorts. ? stands behind the figures of a "
+        "disturbed measurement."
     )
 
     class Chosen(Message):
@@ -162,6 +164,7 @@ class RunsPanel(Framed):
             mark = ">" if look.rule == "-" else "▸"
         context = run.info.context if run.info else settings.context
         length = run.drafting.mean_acceptance_length if run.drafting else None
+        doubt = DOUBT if run.disturbed else ""
         values = {
             "run": f"{mark}{run.number}",
             "B": str(settings.batch),
@@ -170,8 +173,8 @@ class RunsPanel(Framed):
             "budget": "-" if settings.draft == LOOKUP else f"{settings.budget:,}",
             self._gamma: _drafted(settings),
             "acc": short_acceptance(run),
-            "tok/s": f"{run.tokens_per_s:,.1f}" if run.tokens_per_s else "-",
-            "speedup": f"{run.measured.speedup:.2f}{look.times}" if run.measured else "-",
+            "tok/s": f"{run.tokens_per_s:,.1f}{doubt}" if run.tokens_per_s else "-",
+            "speedup": f"{run.measured.speedup:.2f}{look.times}{doubt}" if run.measured else "-",
             "pred": f"{run.predicted.speedup:.2f}{look.times}" if run.predicted else "-",
             "vs pin": _versus(run, pinned),
             "lossless": _ending(run, look),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from rich.text import Text
 
 from magicdec.cli.bars import bar, rate
@@ -20,8 +22,8 @@ WIDEST = 70
 class SpeedupPanel(Panel):
     key, title = "3", "speedup"
     terms = (
-        "speedup, decode", "± of a speedup", "predicted", "gap", "break-even length", "lossless",
-        "pinned",
+        "speedup, decode", "± of a speedup", "disturbed", "predicted", "gap", "break-even length",
+        "lossless", "pinned",
     )  # fmt: skip
     about = (
         "Measured: plain decoding's time over speculative decoding's, for the same rows and number "
@@ -38,6 +40,9 @@ class SpeedupPanel(Panel):
         if pinned is not None:
             lines.append(versus(run, pinned, self.look))
         lines.append(lossless_line(run, self.look))
+        if run.disturbed:  # before what a low panel has no room for
+            said = textwrap.wrap(f"disturbed: {run.disturbed}; measure again", max(width, 10))
+            lines[2:2] = [Text(part, "yellow", no_wrap=True) for part in said]
         return lines
 
 

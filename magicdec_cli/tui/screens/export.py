@@ -75,8 +75,8 @@ class ExportDialog(Dialog[str]):
 
 
 def export_to(path: str, tuning: Tuning, picture: Callable[[], str]) -> str:
-    """Writes the file and says what is in it: a profile for each set of documents, a table with
-    its documents in each row. Raises ConfigError, OSError."""
+    """Writes the file and says what is in it: a profile for each set of documents and number of new
+    tokens, a table with them in each row. Raises ConfigError, OSError."""
     target = Path(path)
     if target.suffix == ".svg":
         target.write_text(picture(), encoding="utf-8")
@@ -87,10 +87,13 @@ def export_to(path: str, tuning: Tuning, picture: Callable[[], str]) -> str:
     files = [target]
     if target.suffix == ".csv":
         rows = [
-            {"model": profile.header.model, "documents": _names(profile), **flat(cell)}
+            {
+                "model": profile.header.model, "documents": _names(profile),
+                "max_new_tokens": profile.header.max_new_tokens, **flat(cell),
+            }
             for profile in profiles
             for cell in profile.cells
-        ]
+        ]  # fmt: skip
         text = io.StringIO()
         print_listing(list(rows[0]), [list(row.values()) for row in rows], "csv", text)
         target.write_text(text.getvalue(), encoding="utf-8")
