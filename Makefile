@@ -21,6 +21,7 @@ check: $(VENV)/.dev  ## format, lint, types, import rules
 	$(BIN)/ruff check .
 	$(BIN)/mypy --cache-dir $(VENV)/mypy -p magicdec
 	$(BIN)/lint-imports --cache-dir $(VENV)/import_linter
+	$(BIN)/python -m tests.circles
 
 bench: $(VENV)/.dev  ## ratios from one run; run it alone on the machine
 	$(BIN)/python -m magicdec.cli.bench "$(DOC)" $(ARGS)

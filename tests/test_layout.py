@@ -106,3 +106,11 @@ def _anchors(page: Path) -> set[str]:
     """As GitHub makes them of headings."""
     heads = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def test_a_circle_of_imports_is_found():
+    from tests.circles import circles
+
+    line = {"a": {"b"}, "b": {"c"}, "c": set()}
+    assert circles(line) == {}
+    assert circles(line | {"c": {"b"}, "d": {"a"}}) == {"b": {"c"}, "c": {"b"}}
