@@ -165,6 +165,16 @@ def test_nothing_recorded_is_a_report_too() -> None:
     assert report.phases.wall == 0.0
 
 
+def test_rows_of_one_token_have_no_rate_of_steps_and_not_0() -> None:
+    events: list[Event] = [
+        prefill(2.0), RowStarted(0, "a", 10, 1, "x"), RowFinished(0, "length", (1,), "x"),
+        RunFinished(PhaseTimes(prefill=2.0, other=0.001), 0.0),
+    ]  # fmt: skip
+    report = record(events).report()
+    assert (report.decode_tokens, report.decode_seconds) == (0, pytest.approx(0.001))
+    assert report.tokens_per_s is None and report.tpot_s is None
+
+
 def test_recent_acceptance_forgets_old_steps() -> None:
     recorder = record([RowStarted(0, "a", 10, 1, "")])
     for step in range(5 + RECENT_STEPS):
