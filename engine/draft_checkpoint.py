@@ -28,7 +28,10 @@ class DraftModels:
         self._loaded: tuple[str, Decoder] | None = None
 
     def spec(self, config: DecodeConfig) -> ModelSpec | None:
-        """See `Session.draft_spec`."""
+        """The draft model's; None where no other model drafts. Reads no weights.
+
+        Raises ModelError, ConfigError for a draft that cannot be used with the target.
+        """
         name, layers = config.who.model, config.who.layers
         if config.gamma > 0 and layers is not None:
             check_layers(self._target.spec, layers)
@@ -39,7 +42,8 @@ class DraftModels:
         return self._opened[name].spec
 
     def model(self, config: DecodeConfig) -> Decoder | None:
-        """See `Session.draft_model`."""
+        """The draft model, loaded on first use, and kept until another one is asked for; None
+        where no other model drafts. Raises what `spec` raises."""
         name = config.who.model
         if self.spec(config) is None or name is None:
             return None
@@ -51,7 +55,8 @@ class DraftModels:
         return self._loaded[1]
 
     def identity(self, config: DecodeConfig) -> str | None:
-        """See `Session.draft_identity`."""
+        """The draft model's, as `Session.identity`; None where no other model drafts. Raises what
+        `spec` raises."""
         name = config.who.model
         if self.spec(config) is None or name is None:
             return None

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 import torch
 
 from magicdec.engine.cache import KEPT_QUERIES
-from magicdec.engine.config import DecodeConfig
 from magicdec.engine.draft_room import DraftRoom
 from magicdec.engine.draft_view import view_capacity
 from magicdec.engine.drafter import draft_weights
 from magicdec.engine.key_index import KeyShape
 from magicdec.engine.model.spec import ModelSpec
+from magicdec.engine.run_shape import RunShape
 from magicdec.engine.selection import draft_selector
 from magicdec.engine.selectors.base import DynamicSelector
 from magicdec.engine.views.dynamic import block_size
@@ -29,20 +29,17 @@ class DraftNeed:
     scores: int = 0  # of all entries of a layer, while it chooses
 
 
-def draft_need(
-    target: ModelSpec, draft: ModelSpec | None, config: DecodeConfig, *, batch: int, context: int,
-    capacity: int, dtype: torch.dtype, kv_dtype: torch.dtype, device: torch.device,
-) -> DraftNeed:  # fmt: skip
-    """draft: the model that `config.draft` names, if any; capacity: entries of a row of the
-    target's cache. Follows `drafting.make_drafter`."""
-    size = dtype.itemsize
+def draft_need(run: RunShape) -> DraftNeed:
+    """Follows `drafting.make_drafter`."""
+    target, draft, config, context = run.spec, run.draft, run.config, run.context
+    batch, capacity, size = run.batch, run.capacity, run.dtype.itemsize
     kept = batch * min(KEPT_QUERIES, context) * query_bytes(target, size)  # whatever drafts
     if not config.reads_cache:
         return DraftNeed(queries=kept)
     selector = draft_selector(config)
-    int8 = draft_weights(config, device, dtype) == "int8"
+    int8 = draft_weights(config, run.device, run.dtype) == "int8"
     observed = min(max(KEPT_QUERIES, selector.observed), context)
-    need, spec, kv_size = DraftNeed(queries=kept), target, kv_dtype.itemsize
+    need, spec, kv_size = DraftNeed(queries=kept), target, run.kv_dtype.itemsize
     if draft is not None:
         spec = draft
         room = DraftRoom.of(draft, selector, config, rows=batch, context=context)
@@ -69,8 +66,14 @@ def draft_need(
     if not isinstance(selector, DynamicSelector):
         return need
     keys = KeyShape(
-        spec.layers, batch, spec.kv_heads, capacity, spec.head_dim, kv_dtype, torch.device("meta")
-    )
+        spec.layers,
+        batch,
+        spec.kv_heads,
+        capacity,
+        spec.head_dim,
+        run.kv_dtype,
+        torch.device("meta"),
+    )  # fmt: skip
     block = 0 if selector.refresh else block_size(selector, capacity, config.budget, config.gamma)
     return replace(
         need,

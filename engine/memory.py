@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from magicdec.engine.config import MAX_GAMMA, DecodeConfig
 from magicdec.engine.draft_memory import draft_need
 from magicdec.engine.errors import OutOfMemoryError
 from magicdec.engine.free_memory import Room, host_room
-from magicdec.engine.model.spec import ModelSpec
+from magicdec.engine.run_shape import RunShape
 
 GIB, MIB = 2**30, 2**20
 
@@ -44,36 +43,21 @@ class MemoryForecast:
         ]
 
 
-def forecast(
-    spec: ModelSpec,
-    config: DecodeConfig,
-    *,
-    batch: int,
-    context: int,
-    chunk: int,
-    dtype: torch.dtype,
-    kv_dtype: torch.dtype,
-    device: torch.device,
-    available: int,
-    draft: ModelSpec | None = None,
-) -> MemoryForecast:
-    """For `batch` rows of up to `context` prompt tokens. draft: the model `config.draft` names."""
-    size, scratch = dtype.itemsize, 4
-    drafting = draft_need(
-        spec, draft, config, batch=batch, context=context, capacity=capacity(config, context),
-        dtype=dtype, kv_dtype=kv_dtype, device=device,
-    )  # fmt: skip
+def forecast(run: RunShape, available: int) -> MemoryForecast:
+    """Bytes that the run will allocate, of `available` ones."""
+    spec, config = run.spec, run.config
+    drafting, scratch = draft_need(run), 4
     # Distributions (draft, target, residual, a float64 running sum) exist only when sampling.
     copies = (1 if config.sampling.greedy else 6) + 3 * config.sampling.penalises
-    logits = batch * (config.most_drafted + 1) * spec.vocab_size * scratch * copies
-    counts = batch * spec.vocab_size * 5 * config.sampling.penalises  # of `Penalties`
+    logits = run.batch * (config.most_drafted + 1) * spec.vocab_size * scratch * copies
+    counts = run.batch * spec.vocab_size * 5 * config.sampling.penalises  # of `Penalties`
     width = 3 * spec.hidden_size + 3 * spec.intermediate_size + 4 * spec.heads * spec.head_dim
-    chunk = min(chunk, context)
-    prefill = chunk * width * scratch + 2 * chunk * spec.group * context * scratch
+    chunk = min(run.chunk, run.context)
+    prefill = chunk * width * scratch + 2 * chunk * spec.group * run.context * scratch
     return MemoryForecast(
-        weights=spec.parameters * size,
+        weights=spec.parameters * run.dtype.itemsize,
         draft_weights=drafting.weights,
-        full_kv=batch * capacity(config, context) * spec.kv_bytes_per_token(kv_dtype.itemsize),
+        full_kv=run.batch * run.capacity * run.kv_bytes_per_token,
         draft_kv=drafting.kv,
         workspace=logits + counts + prefill + drafting.queries + drafting.scores,
         available=available,
@@ -81,56 +65,32 @@ def forecast(
     )
 
 
-def capacity(config: DecodeConfig, context: int) -> int:
-    """Full-cache entries per row: the prompt, what it may gain, and a step's scratch.
-
-    The scratch is for any γ, so that runs that differ in γ share one cache and its prefill, as do
-    those with trees of no more nodes.
-    """
-    return context + config.max_new_tokens + max(MAX_GAMMA, config.scratch) + 1
-
-
-def require_fit(
-    spec: ModelSpec,
-    config: DecodeConfig,
-    *,
-    batch: int,
-    context: int,
-    chunk: int,
-    dtype: torch.dtype,
-    kv_dtype: torch.dtype,
-    device: torch.device,
-    available: int,
-    draft: ModelSpec | None = None,
-    source: str = "",
-) -> MemoryForecast:
+def require_fit(run: RunShape, available: int, source: str = "") -> MemoryForecast:
     """The forecast. Raises OutOfMemoryError, naming what would fit, when there is too little.
 
     source: what says how much is available.
     """
 
-    def need(batch: int, context: int, new_tokens: int | None = None) -> MemoryForecast:
-        changed = replace(config, max_new_tokens=new_tokens or config.max_new_tokens)
-        return forecast(
-            spec, changed, batch=batch, context=context, chunk=chunk, dtype=dtype,
-            kv_dtype=kv_dtype, device=device, available=available, draft=draft,
-        )  # fmt: skip
+    def fits(**changes: int) -> bool:
+        return forecast(replace(run, **changes), available).total <= available  # type: ignore[arg-type]
 
-    wanted = need(batch, context)
+    def fits_gaining(new_tokens: int) -> bool:
+        config = replace(run.config, max_new_tokens=new_tokens)
+        return forecast(replace(run, config=config), available).total <= available
+
+    wanted = forecast(run, available)
     if wanted.total <= available:
         return wanted
     unit, name_of_unit = (GIB, "GiB") if wanted.total >= GIB else (MIB, "MiB")
     parts = ", ".join(f"{name} {size / unit:.1f}" for name, size in wanted.lines())
     largest = {
-        "--batch": _largest(lambda b: need(b, context).total <= available, batch),
-        "--context": _largest(lambda s: need(batch, s).total <= available, context),
-        "--max-new-tokens": _largest(
-            lambda n: need(batch, context, n).total <= available, config.max_new_tokens
-        ),
+        "--batch": _largest(lambda rows: fits(batch=rows), run.batch),
+        "--context": _largest(lambda tokens: fits(context=tokens), run.context),
+        "--max-new-tokens": _largest(fits_gaining, run.config.max_new_tokens),
     }
     advice = ", or ".join(f"{option} {most}" for option, most in largest.items() if most)
     raise OutOfMemoryError(
-        f"batch {batch}, context {context} and {config.max_new_tokens} new tokens need "
+        f"batch {run.batch}, context {run.context} and {run.config.max_new_tokens} new tokens need "
         f"{wanted.total / unit:.1f} {name_of_unit} ({parts}), "
         f"{available / unit:.1f} {name_of_unit} is free"
         + (f" by {source}; " if source else "; ")

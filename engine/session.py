@@ -13,10 +13,8 @@ from magicdec.engine.cache import KVCache
 from magicdec.engine.clock import Clock
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.draft_checkpoint import DraftModels
-from magicdec.engine.draft_room import DraftRoom
 from magicdec.engine.engine import Engine
 from magicdec.engine.environment import environment
-from magicdec.engine.errors import ModelError
 from magicdec.engine.events import Event, RunFinished
 from magicdec.engine.exhaustion import memory_errors
 from magicdec.engine.free_memory import require_room, share_one_heap
@@ -28,7 +26,6 @@ from magicdec.engine.lossless import compare
 from magicdec.engine.memory import (
     MemoryForecast,
     available_memory,
-    capacity,
     forecast,
     memory_room,
     require_fit,
@@ -45,15 +42,16 @@ from magicdec.engine.picking import (
 from magicdec.engine.prefill import PREFILL_CHUNK
 from magicdec.engine.prefill_store import PrefillStore
 from magicdec.engine.request import Request
-from magicdec.engine.selection import draft_selector
+from magicdec.engine.run_shape import RunShape, capacity
 from magicdec.engine.text.documents import Document
-from magicdec.engine.text.rows import RowPlan, build_rows
+from magicdec.engine.text.requests import make_requests, require_known
+from magicdec.engine.text.rows import RowPlan
 from magicdec.engine.text.stops import idle_stops
 from magicdec.engine.text.tokenizer import Tokenizer
 from magicdec.engine.text.tokenizing import Take
-from magicdec.engine.text.workloads.rows import generated_rows
 from magicdec.engine.text.workloads.workload import Workload
 from magicdec.engine.verdict import Losslessness
+from magicdec.engine.windows import beyond_draft_window, beyond_window
 from magicdec.kernels.attention import AttentionBackend
 
 
@@ -87,7 +85,7 @@ class Session:
         self.clock = Clock(synchronize=torch.cuda.synchronize if wait else None)
         self._opening = opening  # with the weights' seconds, where those came before a run
         self._model: Decoder | None = None
-        self._drafts = DraftModels(checkpoint, self._decoder, progress)
+        self.drafts = DraftModels(checkpoint, self._decoder, progress)
         self._engine: Engine | None = None
 
     @property
@@ -123,26 +121,10 @@ class Session:
             pointwise=self.backend.pointwise,
         )
 
-    def draft_spec(self, config: DecodeConfig) -> ModelSpec | None:
-        """The draft model's; None where no other model drafts. Reads no weights.
-
-        Raises ModelError, ConfigError for a draft that cannot be used with this model.
-        """
-        return self._drafts.spec(config)
-
-    def draft_model(self, config: DecodeConfig) -> Decoder | None:
-        """The draft model, loaded on first use, and kept until another one is asked for; None
-        where no other model drafts. Raises what `draft_spec` raises."""
-        return self._drafts.model(config)
-
     @cached_property
     def identity(self) -> str:
         """The model's, by what its weights say; its name may be that of another one, too."""
         return content_of(self._checkpoint.spec, self._checkpoint.weights)
-
-    def draft_identity(self, config: DecodeConfig) -> str | None:
-        """The draft model's; None where no other model drafts. Raises what `draft_spec` raises."""
-        return self._drafts.identity(config)
 
     @property
     def cache(self) -> KVCache:
@@ -173,54 +155,30 @@ class Session:
         prompt: str | None = None,
         raw: bool = False,
     ) -> list[Request]:
-        """Documents to the rows of a batch, see `build_rows`; workloads, see `generated_rows`."""
-
-        def progress(name: str, done: int, total: int) -> None:
-            self._progress(f"tokenising {name}", done / total if total else None)
-
-        workloads = [source for source in documents if isinstance(source, Workload)]
-        if workloads:
-            made = generated_rows(
-                workloads, self.tokenizer, context=context, batch=batch, prompt=prompt, raw=raw,
-                progress=progress,
-            )  # fmt: skip
-        else:
-            texts = [source for source in documents if isinstance(source, Document)]
-            made = build_rows(
-                texts, self.tokenizer, context=context, batch=batch, take=take, rows=rows,
-                prompt=prompt, raw=raw, progress=progress,
-            )  # fmt: skip
-        self._require_known(made)
+        """See `make_requests`. Raises ConfigError, ModelError."""
+        made = make_requests(
+            documents, self.tokenizer, self._progress, context=context, batch=batch, take=take,
+            rows=rows, prompt=prompt, raw=raw,
+        )  # fmt: skip
+        require_known(made, self.tokenizer, self.spec.vocab_size, self.model_name)
         return made
-
-    def _require_known(self, requests: Sequence[Request]) -> None:
-        """Raises ModelError for tokens that the model has no embedding of."""
-        most = max(max(request.tokens) for request in requests)
-        if most >= self.spec.vocab_size:
-            text = self.tokenizer.backend.id_to_token(most)
-            raise ModelError(
-                f"the tokenizer of {self.model_name} makes token {most:,} of {text!r:.40}, but the "
-                f"model knows {self.spec.vocab_size:,} tokens; copy the tokenizer files that "
-                "belong to the model"
-            )
 
     def plan_memory(
         self, requests: Sequence[Request], config: DecodeConfig, batch: int
     ) -> MemoryForecast:
         """What a run will allocate. Raises OutOfMemoryError when that is not there."""
-        return require_fit(
-            self._checkpoint.spec, config, batch=min(batch, len(requests)),
-            context=_longest(requests), chunk=self.chunk, dtype=self.dtype,
-            kv_dtype=self.kv_dtype, device=self.device, available=self.memory_room(),
-            draft=self.draft_spec(config), source=memory_room(self.device).source,
-        )  # fmt: skip
+        run = self._run_shape(config, min(batch, len(requests)), _longest(requests))
+        return require_fit(run, self.memory_room(), memory_room(self.device).source)
 
     def forecast(self, config: DecodeConfig, *, batch: int, context: int) -> MemoryForecast:
         """What such a run would allocate, whether that is there or not."""
-        return forecast(
-            self._checkpoint.spec, config, batch=batch, context=context, chunk=self.chunk,
-            dtype=self.dtype, kv_dtype=self.kv_dtype, device=self.device,
-            available=self.memory_room(), draft=self.draft_spec(config),
+        return forecast(self._run_shape(config, batch, context), self.memory_room())
+
+    def _run_shape(self, config: DecodeConfig, batch: int, context: int) -> RunShape:
+        draft = self.drafts.spec(config)
+        return RunShape(
+            self.spec, config, batch, context, self.chunk, self.dtype, self.kv_dtype, self.device,
+            draft,
         )  # fmt: skip
 
     def memory_room(self) -> int:
@@ -228,7 +186,7 @@ class Session:
         room = available_memory(self.device)
         if self._model is not None:
             room += self._model.nbytes
-        room += self._drafts.nbytes
+        room += self.drafts.nbytes
         if self._engine is not None:
             room += self._engine.cache.k.nbytes + self._engine.cache.v.nbytes
         return room
@@ -236,35 +194,14 @@ class Session:
     def warnings(self, requests: Sequence[Request], config: DecodeConfig) -> list[str]:
         """What the user should know about this session, these settings and the last run."""
         found = [*self._notices, *self._checkpoint.notices]
-        found += [notice for draft in self._drafts.opened() for notice in draft.notices]
+        found += [notice for draft in self.drafts.opened() for notice in draft.notices]
         found += idle_stops(self.tokenizer, config.stop)
         found += [*(self._store.warnings if self._store is not None else ())]
-        found += self._draft_warnings(requests, config)
+        longest = _longest(requests)
+        found += beyond_draft_window(self.drafts.spec(config), config, longest)
         left = unheeded(self.model_name, self._checkpoint.asked, config.sampling)
         found += [left] if left else []
-        trained = self._checkpoint.spec.trained_window
-        longest = _longest(requests) + config.max_new_tokens
-        if longest <= trained:
-            return found
-        return [
-            *found,
-            f"context {longest:,} (prompt and new tokens) is beyond the {trained:,} tokens that "
-            f"{self.model_name} was trained for: expect the text to degrade, and with it what "
-            "acceptance and speedup say about useful text",
-        ]
-
-    def _draft_warnings(self, requests: Sequence[Request], config: DecodeConfig) -> list[str]:
-        spec, longest = self.draft_spec(config), _longest(requests)
-        if spec is None:
-            return []
-        selector = draft_selector(config)
-        seen = DraftRoom.of(spec, selector, config, rows=1, context=longest).prompt
-        if seen == longest:
-            return []
-        return [
-            f"draft {config.who.model} was trained for {spec.trained_window:,} tokens: of a "
-            f"prompt of {longest:,} it sees the last {seen:,}"
-        ]
+        return found + beyond_window(self.model_name, self.spec, longest + config.max_new_tokens)
 
     def run(
         self, requests: Sequence[Request], config: DecodeConfig, *, batch: int, observed: int = 0
@@ -281,7 +218,7 @@ class Session:
             opening = self._opening
             self.clock.restart()
             with self.clock.phase("load"):
-                engine, draft = self._engine_for(slots, needed), self.draft_model(config)
+                engine, draft = self._engine_for(slots, needed), self.drafts.model(config)
             require_room(torch.get_num_threads())
             loaded, self._opening = opening + self.clock.lap().load, 0.0
             run = engine.run(requests, config, draft, observed=observed, loaded=loaded)
@@ -307,7 +244,7 @@ class Session:
     def require_intact(self, *, wait: bool = True) -> None:
         """Raises WrongWeightsError once a converted model turns out to have changed since it was
         made; `wait` for that to be known."""
-        for checkpoint in (self._checkpoint, *self._drafts.opened()):
+        for checkpoint in (self._checkpoint, *self.drafts.opened()):
             checkpoint.require_intact(wait=wait)
 
     @property
@@ -330,11 +267,6 @@ class Session:
         speculative: Sequence[Sequence[int]],
     ) -> Losslessness:
         """Compares a plain and a speculative run: the token ids of each request."""
-        if not config.sampling.greedy:
-            return Losslessness(
-                checked=False,
-                reason="sampled text differs by design; the guarantee is the distribution",
-            )
         with memory_errors():
             return compare(
                 self.model, self.backend, requests, plain, speculative,

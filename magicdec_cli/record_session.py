@@ -199,7 +199,7 @@ def record_session(plan: RecordPlan, display: Display) -> int:
     names = {who_is(draft).stored: draft for draft in plan.grid.draft}
 
     def shape(draft: str) -> ModelShape | None:
-        spec = session.draft_spec(replace(plan.base, draft=names[draft]))
+        spec = session.drafts.spec(replace(plan.base, draft=names[draft]))
         return None if spec is None else shape_of(spec, draft)
 
     measured: list[Cell] = []
@@ -244,7 +244,7 @@ def _check_drafts(plan: RecordPlan, session: Session) -> dict[str, str]:
     found: dict[str, str] = {}
     for draft in drafts:
         try:
-            if identity := session.draft_identity(replace(plan.base, draft=draft, gamma=1)):
+            if identity := session.drafts.identity(replace(plan.base, draft=draft, gamma=1)):
                 found[draft] = identity
         except MagicdecError as error:
             refused.append(error)

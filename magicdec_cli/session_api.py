@@ -152,7 +152,7 @@ class OpenedSession:
         session, drafting = self._session, None
         weights = draft_weights(self._config, session.device, session.dtype)
         with contextlib.suppress(MagicdecError):  # the run will say it
-            drafting = session.draft_identity(self._config)
+            drafting = session.drafts.identity(self._config)
         return {
             **session.environment(),
             "draft_weights": weights,

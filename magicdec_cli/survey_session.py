@@ -67,7 +67,7 @@ def _survey(outcome: SurveyOutcome, sources: Sequence[str], display: Display) ->
     outcome.env["draft_identities"] = {
         drafter.draft: identity
         for drafter in outcome.drafters
-        if (identity := session.draft_identity(config.drafted_by(drafter, TRACE_GAMMA)))
+        if (identity := session.drafts.identity(config.drafted_by(drafter, TRACE_GAMMA)))
     }
     survey = Survey(session, requests, config, outcome.drafters)
     calibration, _ = usable_calibration(settings, outcome.env)

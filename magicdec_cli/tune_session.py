@@ -166,7 +166,7 @@ def _check_drafts(question: Question, session: Session) -> None:
         *map(sample, question.drafters),
         *(change.over(sample(way)) for change, way in zip(question.changes, bases, strict=True)),
     ):
-        session.draft_spec(config_of(candidate, question.config))
+        session.drafts.spec(config_of(candidate, question.config))
 
 
 def _calibration(

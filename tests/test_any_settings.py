@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from magicdec.engine.config import DecodeConfig, SamplingConfig
 from magicdec.engine.gamma.auto import Auto
 from magicdec.engine.gamma.policy import FIXED, Adaptive, Entry, Schedule
-from magicdec.engine.memory import capacity
+from magicdec.engine.run_shape import capacity
 
 EXAMPLES = 12  # MAGICDEC_EXAMPLES asks for more
 

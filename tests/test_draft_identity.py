@@ -24,13 +24,13 @@ def test_a_draft_that_is_read_again_is_named_anew(make_checkpoint: Any, tmp_path
                              enumerate(("target", "first", "second")))  # fmt: skip
     session = open_session(str(target), device="cpu", attention="sdpa")
     one, other = (DecodeConfig(draft=str(path), gamma=2) for path in (first, second))
-    before = session.draft_identity(one)
-    session.draft_model(one)
+    before = session.drafts.identity(one)
+    session.drafts.model(one)
     put(first, 0.5)
-    assert session.draft_identity(one) == before, "what is loaded is what it was"
-    session.draft_model(other)  # the first one's memory is its own now
-    session.draft_model(one)
-    after = session.draft_identity(one)
+    assert session.drafts.identity(one) == before, "what is loaded is what it was"
+    session.drafts.model(other)  # the first one's memory is its own now
+    session.drafts.model(one)
+    after = session.drafts.identity(one)
     assert after is not None and after != before
     fresh = open_session(str(target), device="cpu", attention="sdpa")
     assert fresh.draft_identity(one) == after

@@ -16,6 +16,7 @@ from magicdec.engine.errors import ConfigError
 from magicdec.engine.prefill import prefill
 from magicdec.engine.request import Request
 from magicdec.engine.row import Row
+from magicdec.engine.run_shape import RunShape
 from magicdec.engine.selection import SELECTORS
 from magicdec.engine.step import speculative_step
 from magicdec.engine.views.dynamic import DynamicView
@@ -301,6 +302,10 @@ def test_an_early_exit_needs_layers_to_skip(tiny, prompt, decode):
         decode(tiny().ours, [prompt(9)], draft="layers:2")
 
 
+def run_shape(spec, config, draft):
+    return RunShape(spec, config, 2, 40, 32, torch.float32, torch.float32, CPU, draft)
+
+
 @drafts
 def test_the_forecast_counts_what_a_draft_allocates(tiny, prompt, tokenizer, draft, kv):
     model, second = tiny().ours, other(tiny)
@@ -308,10 +313,8 @@ def test_the_forecast_counts_what_a_draft_allocates(tiny, prompt, tokenizer, dra
     config = DecodeConfig(
         max_new_tokens=60, gamma=4, draft=draft, budget=12, draft_weights="same", **kv
     )
-    need = draft_need(
-        model.spec, second.spec if draft.startswith("other") else None, config, batch=2, context=40,
-        capacity=200, dtype=torch.float32, kv_dtype=torch.float32, device=CPU,
-    )  # fmt: skip
+    spec = second.spec if draft.startswith("other") else None
+    need = draft_need(run_shape(model.spec, config, spec))
     stores = {id(s): s for s in _stores(run.drafter) if s is not run.cache}
     held = sum(s.k.nbytes + s.v.nbytes for s in stores.values())
     view = getattr(run.drafter, "_view", None)
@@ -338,10 +341,7 @@ def test_the_forecast_of_a_model_under_the_self_draft_is_that_of_both(tiny):
 
     def need(draft, **settings):
         config = DecodeConfig(gamma=4, draft=draft, selector="snapkv", **settings)
-        return draft_need(
-            model, second if "other" in draft else None, config, batch=2, context=40,
-            capacity=200, dtype=torch.float32, kv_dtype=torch.float32, device=CPU,
-        )  # fmt: skip
+        return draft_need(run_shape(model, config, second if "other" in draft else None))
 
     for settings in ({"draft_weights": "int8"}, {"draft_weights": "same"}):
         both, own, small = (need(d, **settings) for d in ("other+self", "self", "other"))

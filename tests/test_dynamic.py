@@ -14,6 +14,7 @@ from magicdec.engine.errors import ConfigError, MagicdecError
 from magicdec.engine.key_index import KeyIndex, KeyShape
 from magicdec.engine.memory import forecast
 from magicdec.engine.quantized_index import QuantizedIndex, centroids, nearest
+from magicdec.engine.run_shape import RunShape
 from magicdec.engine.selection import SELECTORS
 from magicdec.engine.selectors.base import DynamicSelector
 from magicdec.engine.selectors.pqcache import PQCache
@@ -314,7 +315,7 @@ def test_search_is_charged_to_select(tiny, prompt, decode, name):
 @dynamic
 def test_the_forecast_has_the_index(tiny, prompt, decode, name):
     from magicdec.engine.draft_view import make_view
-    from magicdec.engine.memory import capacity
+    from magicdec.engine.run_shape import capacity
 
     config = DecodeConfig(gamma=3, budget=12, max_new_tokens=10, **options(name))
     model = deep(tiny)
@@ -324,9 +325,8 @@ def test_the_forecast_has_the_index(tiny, prompt, decode, name):
     ).engine  # fmt: skip
     view = make_view(engine.cache, create(name), budget=12, context=60, growth=10, gamma=3)
     plan = forecast(
-        model.spec, config, batch=2, context=60, chunk=32, dtype=torch.float32,
-        kv_dtype=torch.float32, device=CPU, available=0,
-    )  # fmt: skip
+        RunShape(model.spec, config, 2, 60, 32, torch.float32, torch.float32, CPU), available=0
+    )
     assert plan.index == view.chooser.index.nbytes
     assert (plan.index > 0) == (name in ("quest", "pqcache"))
     assert plan.total == sum(size for _, size in plan.lines())

@@ -11,6 +11,7 @@ from magicdec.engine.config import DecodeConfig, SamplingConfig
 from magicdec.engine.drafter import draft_weights
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.memory import forecast
+from magicdec.engine.run_shape import RunShape
 from magicdec.engine.selection import SELECTORS
 from magicdec.kernels.linear import Int8Linear, fbgemm, int8_unsupported
 
@@ -178,10 +179,9 @@ def test_the_forecast_includes_the_twin(tiny):
     model = tiny().ours
 
     def need(weights: str, gamma: int = 3) -> int:
-        return forecast(
-            model.spec, DecodeConfig(draft_weights=weights, gamma=gamma), batch=1, context=50,
-            chunk=32, dtype=torch.float32, kv_dtype=torch.float32, device=CPU, available=1 << 40,
-        ).draft_weights  # fmt: skip
+        config = DecodeConfig(draft_weights=weights, gamma=gamma)
+        run = RunShape(model.spec, config, 1, 50, 32, torch.float32, torch.float32, CPU)
+        return forecast(run, 1 << 40).draft_weights
 
     assert need("same") == need("int8", gamma=0) == 0
     scales = 4 * model.spec.vocab_size * 8  # generous

@@ -13,6 +13,7 @@ from magicdec.engine.memory import forecast
 from magicdec.engine.picking import pick_kv_dtype
 from magicdec.engine.prefill import prefill
 from magicdec.engine.request import Request
+from magicdec.engine.run_shape import RunShape
 from magicdec.engine.selection import SELECTORS
 from magicdec.kernels.attention import AttentionShape
 from magicdec.kernels.backends import backend_names, get_backend
@@ -78,10 +79,8 @@ def test_a_mistake_is_found_and_a_tie_is_not_one(tiny, prompt, decode):
 
 def test_the_forecast_halves_the_caches(tiny):
     def need(dtype: torch.dtype) -> tuple[int, int]:
-        plan = forecast(
-            tiny().ours.spec, DecodeConfig(), batch=2, context=50, chunk=32, dtype=torch.float32,
-            kv_dtype=dtype, device=CPU, available=1 << 40,
-        )  # fmt: skip
+        run = RunShape(tiny().ours.spec, DecodeConfig(), 2, 50, 32, torch.float32, dtype, CPU)
+        plan = forecast(run, 1 << 40)
         return plan.full_kv, plan.draft_kv
 
     wide, narrow = need(torch.float32), need(BF16)

@@ -111,7 +111,7 @@ def test_weights_and_draft_model_are_load_too(
     session: Session, watch: Watch, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "_decoder", watch.taking(session._decoder))
-    monkeypatch.setattr(session._drafts, "_load", session._decoder)
+    monkeypatch.setattr(session.drafts, "_load", session._decoder)
     wanted = config(draft=str(checkpoint), draft_weights="same")
     first = list(session.run(REQUESTS, wanted, batch=2))
     assert first[0] == Loaded(2 * HOUR) and first[-1].phases == PhaseTimes(load=2 * HOUR)

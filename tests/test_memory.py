@@ -10,6 +10,7 @@ import torch
 from magicdec.engine.config import DecodeConfig, SamplingConfig
 from magicdec.engine.errors import OutOfMemoryError
 from magicdec.engine.memory import available_memory, forecast, require_fit
+from magicdec.engine.run_shape import RunShape
 
 SIZE = {
     "chunk": 64,
@@ -23,9 +24,9 @@ def test_forecast_equals_what_is_allocated(tiny, prompt, decode):
     """Caches to the byte: the forecast is for the very shapes the engine makes."""
     model = tiny().ours
     config = dict(gamma=3, selector="snapkv", budget=40, max_new_tokens=10)
-    plan = forecast(model.spec, DecodeConfig(**config), batch=2, context=100, available=0, **SIZE)
+    plan = forecast(RunShape(model.spec, DecodeConfig(**config), 2, 100, **SIZE), 0)
     from magicdec.engine.draft_view import make_view
-    from magicdec.engine.memory import capacity
+    from magicdec.engine.run_shape import capacity
     from magicdec.engine.selection import SELECTORS
 
     engine = decode(
@@ -48,10 +49,10 @@ def test_what_is_said_to_fit_fits_and_one_more_does_not(tiny, selector):
     free = 40 * 2**20
 
     def need(batch: int, context: int) -> int:
-        return forecast(spec, config, batch=batch, context=context, available=free, **SIZE).total
+        return forecast(RunShape(spec, config, batch, context, **SIZE), free).total
 
     with pytest.raises(OutOfMemoryError) as error:
-        require_fit(spec, config, batch=64, context=8000, available=free, **SIZE)
+        require_fit(RunShape(spec, config, 64, 8000, **SIZE), free)
     line = str(error.value)
     assert "\n" not in line
     found = re.search(r"largest that fits: --batch (\d+), or --context (\d+)$", line)
@@ -62,14 +63,14 @@ def test_what_is_said_to_fit_fits_and_one_more_does_not(tiny, selector):
 
 def test_when_nothing_fits_it_says_so(tiny):
     with pytest.raises(OutOfMemoryError, match="not even one row fits"):
-        require_fit(tiny().ours.spec, DecodeConfig(), batch=2, context=100, available=1000, **SIZE)
+        require_fit(RunShape(tiny().ours.spec, DecodeConfig(), 2, 100, **SIZE), 1000)
 
 
 def test_plain_decoding_needs_no_draft_cache_and_sampling_more_workspace(tiny):
     spec = tiny().ours.spec
 
     def plan(**settings):
-        return forecast(spec, DecodeConfig(**settings), batch=2, context=100, available=0, **SIZE)
+        return forecast(RunShape(spec, DecodeConfig(**settings), 2, 100, **SIZE), 0)
 
     assert plan(gamma=0).draft_kv == 0 == plan(selector="full").draft_kv
     sampled = plan(sampling=SamplingConfig(temperature=1.0))

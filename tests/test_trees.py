@@ -10,11 +10,12 @@ from magicdec.engine.clock import Clock
 from magicdec.engine.config import DecodeConfig, SamplingConfig
 from magicdec.engine.drafting import make_drafter
 from magicdec.engine.errors import ConfigError
-from magicdec.engine.memory import capacity, require_fit
+from magicdec.engine.memory import require_fit
 from magicdec.engine.prefill import prefill
 from magicdec.engine.report import Recorder
 from magicdec.engine.request import Request
 from magicdec.engine.row import Row
+from magicdec.engine.run_shape import RunShape, capacity
 from magicdec.engine.selection import SELECTORS
 from magicdec.engine.selectors.base import DynamicSelector
 from magicdec.engine.step import speculative_step
@@ -155,9 +156,8 @@ def test_the_forecast_refuses_selectors_that_choose_again(tiny, way, selector):
     config = DecodeConfig(selector=selector, **way)
     with pytest.raises(ConfigError, match=f"chosen once, and selector {selector} "):
         require_fit(
-            tiny().ours.spec, config, batch=2, context=20, chunk=8, dtype=torch.float32,
-            kv_dtype=torch.float32, device=CPU, available=10**12,
-        )  # fmt: skip
+            RunShape(tiny().ours.spec, config, 2, 20, 8, torch.float32, torch.float32, CPU), 10**12
+        )
 
 
 @pytest.mark.parametrize("nodes,depth", [(1, 1), (1, 32), (9, 8), (33, 32), (128, 5), (100, 32)])

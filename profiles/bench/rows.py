@@ -9,9 +9,9 @@ from magicdec.engine.config import DecodeConfig
 from magicdec.engine.engine import Engine
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.events import Event
-from magicdec.engine.memory import capacity
 from magicdec.engine.report import Recorder, RunReport
 from magicdec.engine.request import Request
+from magicdec.engine.run_shape import capacity
 from magicdec.engine.session import Session
 from magicdec.engine.text.documents import Document
 from magicdec.engine.text.tokenizing import tokenize

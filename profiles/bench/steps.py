@@ -16,10 +16,10 @@ from magicdec.engine.clock import Clock
 from magicdec.engine.config import DecodeConfig, DraftWeights
 from magicdec.engine.draft_view import make_view
 from magicdec.engine.drafter import Drafter, SelfDrafter
-from magicdec.engine.memory import capacity
 from magicdec.engine.prefill import prefill
 from magicdec.engine.request import Request
 from magicdec.engine.row import Row
+from magicdec.engine.run_shape import capacity
 from magicdec.engine.selection import SELECTORS
 from magicdec.engine.session import Session
 from magicdec.engine.step import speculative_step

@@ -61,5 +61,5 @@ class Bench:
             predicted=predicted,
             peak_memory_bytes=memory,
             prefill=self._prefill,
-            draft_identity=self._passes.session.draft_identity(config),
+            draft_identity=self._passes.session.drafts.identity(config),
         )

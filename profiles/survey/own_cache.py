@@ -26,7 +26,7 @@ def own_cache_chances(
     `forced.chances`. Its cache is made for this and holds the prompts once more."""
     cache, longest = session.cache, max(row.prompt for row in rows)
     drafter = make_drafter(
-        cache, config, session.draft_model(config), context=longest, chunk=PREFILL_CHUNK,
+        cache, config, session.drafts.model(config), context=longest, chunk=PREFILL_CHUNK,
         clock=Clock(),
     )  # fmt: skip
     assert isinstance(drafter, ModelDrafter)
@@ -34,7 +34,7 @@ def own_cache_chances(
         drafter.admit(row.slot)
     drafter.prepare()
     _end_prompts(drafter, session, rows)
-    spec = session.draft_spec(config)
+    spec = session.drafts.spec(config)
     assert spec is not None
     chances = Chances(config.sampling, rows, session.model)
     found = [np.empty(row.fed) for row in rows]

@@ -99,7 +99,7 @@ class Tuner:
         """Sizes of the models that draft for another."""
         asked = self.question
         configs = {d.draft: asked.config.drafted_by(d, 1) for d in asked.drafters}
-        specs = {name: self.session.draft_spec(config) for name, config in configs.items()}
+        specs = {name: self.session.drafts.spec(config) for name, config in configs.items()}
         return {name: shape_of(spec, name) for name, spec in specs.items() if spec is not None}
 
     def _fitting(self, requests: Sequence[Request]) -> Sequence[Request]:

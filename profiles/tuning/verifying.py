@@ -183,7 +183,7 @@ class Verification:
                     step=full_steps(plain, mine),
                     lossless=self.checked.get(trial.candidate),
                     predicted=_predicted(trial),
-                    draft_identity=self.passes.session.draft_identity(
+                    draft_identity=self.passes.session.drafts.identity(
                         self.configure(trial.candidate)
                     ),
                 )

@@ -27,18 +27,23 @@ DRAFTERS = [
 drafters = pytest.mark.parametrize("drafter", DRAFTERS, ids=[d.way for d in DRAFTERS])
 
 
+class TinyDrafts:
+    def __init__(self, draft) -> None:
+        self._draft = draft
+
+    def model(self, config):
+        return self._draft if config.who.model else None
+
+    def spec(self, config):
+        return self._draft.spec if config.who.model else None
+
+
 class TinySession:
     """As much of a session as a survey uses, with a draft model."""
 
     def __init__(self, model, draft, tokenizer) -> None:
         self.model, self.device, self.dtype = model, CPU, torch.float32
-        self._draft, self._tokenizer = draft, tokenizer
-
-    def draft_model(self, config):
-        return self._draft if config.who.model else None
-
-    def draft_spec(self, config):
-        return self._draft.spec if config.who.model else None
+        self.drafts, self._tokenizer = TinyDrafts(draft), tokenizer
 
     def run(self, requests, config, *, batch, observed=0):
         longest = max(len(request.tokens) for request in requests)
@@ -46,7 +51,7 @@ class TinySession:
             self.model, self._tokenizer, get_backend("sdpa", CPU), slots=batch,
             capacity=longest + config.max_new_tokens + 33,
         )  # fmt: skip
-        draft = self.draft_model(config)
+        draft = self.drafts.model(config)
         yield from self.engine.run(requests, config, draft, observed=observed)
 
     @property
