@@ -11,10 +11,11 @@ ARGS ?=
 run: $(VENV)/.run  ## decode a long document speculatively and plainly, side by side
 	$(BIN)/magicdec run "$(DOC)" --compare --batch 4 --context 4000 --selector snapkv $(ARGS)
 
-# One process a core, each with one thread: small models gain nothing from more.
+# One process a core, each with one thread: small models gain nothing from more. Who has run out
+# of tests takes over half of another's: whole files would leave a core idle beside the last one.
 test: export OMP_NUM_THREADS := 1
 test: check  ## everything CI runs
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal $(ARGS)
 
 check: $(VENV)/.dev  ## format, lint, types, import rules
 	$(BIN)/ruff format --check .

@@ -34,7 +34,8 @@ from magicdec.profiles.calibration import load_calibration
 from magicdec.profiles.storage.reading import read_profile
 from magicdec.profiles.storage.writing import ProfileWriter
 
-MOMENTS = 100
+MOMENTS = 50  # of each command that opens a model: one takes up to half a second
+MANY = 100  # of the others
 ROOT = str(Path(interrupts.__file__).parents[1])
 SENT = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 MODEL = ("--device", "cpu", "--threads", "1")
@@ -254,6 +255,8 @@ def small(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, values in {"BATCHES": (1, 2), "CONTEXTS": (40, 90), "BUDGETS": (16,), "GAMMAS": (1,),
                          "ROUNDS": 1}.items():  # fmt: skip
         monkeypatch.setattr(checking, name, values)
+    monkeypatch.setattr("magicdec.profiles.bench.machine.places", lambda cached: 1)
+    monkeypatch.setattr("magicdec.profiles.bench.machine.READ_BYTES", 4096)
     monkeypatch.setattr("magicdec.profiles.bench.machine.Machine.sample", lambda machine: None)
     monkeypatch.setattr("magicdec.profiles.bench.machine.Machine.read_rate", 1e10)
     monkeypatch.setattr("magicdec.profiles.bench.machine.Machine.gemm_rate", 1e11)
@@ -323,7 +326,7 @@ def test_predict(send: Callable[..., Signalled], place: Path, output: list[str])
     path = place / "grid.csv"
     rows = list(csv.reader((path.read_text() if output else whole.out).splitlines()))
     kept = set()
-    for moment, number in moments(whole.calls):
+    for moment, number in moments(whole.calls, MANY):
         path.unlink(missing_ok=True)
         end = send(command, moment, number)
         judge(end)
@@ -348,7 +351,7 @@ def test_models_pull(
     command = ["models", "pull", aliases.DEFAULT]
     whole = send(command)
     entry = Path(whole.out.strip())
-    for moment, number in moments(whole.calls):
+    for moment, number in moments(whole.calls, MANY):
         for path in entry.glob("*"):
             path.unlink()
         end = send(command, moment, number)

@@ -42,11 +42,9 @@ PARTS = {
 
 
 @pytest.fixture(autouse=True)
-def cache_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache_dir(own_cache: Path) -> Path:
     """Every test has a cache of its own; subprocesses inherit it."""
-    folder = tmp_path / "cache"
-    monkeypatch.setenv("MAGICDEC_CACHE_DIR", str(folder))
-    return folder
+    return own_cache
 
 
 @pytest.fixture

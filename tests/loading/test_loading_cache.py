@@ -145,9 +145,12 @@ def test_failed_conversion_leaves_the_old_entry(gguf_file: Make, cache_dir: Path
     assert (entry_of(cache_dir) / "model.safetensors").read_bytes() == before
 
 
-def test_unwritable_cache_is_one_line(gguf_file: Make, cache_dir: Path) -> None:
+def test_unwritable_cache_is_one_line(
+    gguf_file: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file, _ = gguf_file()
-    cache_dir.write_text("a file where the folder should be")
+    monkeypatch.setenv("MAGICDEC_CACHE_DIR", str(tmp_path / "no-folder"))
+    (tmp_path / "no-folder").write_text("a file where the folder should be")
     with pytest.raises(ModelError, match="set MAGICDEC_CACHE_DIR to another folder") as caught:
         open_checkpoint(str(file))
     assert "\n" not in str(caught.value)
