@@ -31,6 +31,7 @@ SIBLING_RATES = (0.92, 0.70, 0.57)
 SELF, LOOKUP, LAYERS = "self", "lookup", "layers:"
 #: Tokens at a text's end that lookup searches for: the longest match wins, one says little.
 LOOKUP_TOKENS = 2, 5
+DIGITS = 9  # of a number of layers: more than any model has, and Python reads no thousands of them
 UNDER_SELF = "+self"  # ends the name of a cascade: lookup+self, layers:6+self, a model's + "+self"
 WAYS = "self, lookup, layers:N, a model, or a cascade: lookup+self, layers:N+self or MODEL+self"
 INNER_GAMMA = 4  # the most tokens that a cascade's inner drafter puts to the middle one at once
@@ -240,7 +241,9 @@ class DecodeConfig:
         if not name.startswith(LAYERS):
             return None
         count = name.removeprefix(LAYERS)
-        return int(count) if count.isascii() and count.isdigit() else 0
+        if not (count.isascii() and count.isdigit()):
+            return 0
+        return int(count.lstrip("0")[:DIGITS] or 0)
 
     @property
     def _misspelt(self) -> bool:

@@ -11,13 +11,12 @@ import functools
 import inspect
 import math
 import types
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
 
-from magicdec.engine import plugins
-from magicdec.engine.errors import ConfigError, PluginError
+from magicdec.engine.contained import Contained
+from magicdec.engine.errors import PluginError
 from magicdec.engine.selectors.base import DynamicSelector, KVSelector, Search
 
 if TYPE_CHECKING:
@@ -44,16 +43,9 @@ def guarded(kind: type[KVSelector]) -> type[KVSelector]:
     return types.new_class(kind.__name__, (kind,), exec_body=lambda space: space.update(members))
 
 
-@contextmanager
-def failures_named(selector: str, where: str) -> Iterator[None]:
+def failures_named(selector: str, where: str) -> Contained:
     """What a selector refuses on purpose is named, too."""
-    try:
-        with plugins.failures_named(f"selector {selector} failed in {where}"):
-            yield
-    except ConfigError as error:
-        if selector in str(error):
-            raise
-        raise ConfigError(f"selector {selector}: {error}") from error
+    return Contained(f"selector {selector} failed in {where}", f"selector {selector}")
 
 
 def _init(kind: type[KVSelector]) -> Callable[..., None]:
