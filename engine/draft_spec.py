@@ -14,6 +14,7 @@ from magicdec.engine.gamma.policy import FIXED
 from magicdec.engine.harmless import clean, last_part, model_name
 
 SELF, LOOKUP, LAYERS = "self", "lookup", "layers:"
+DIGITS = 9  # of a number of layers: more than any model has, and Python reads no thousands of them
 UNDER_SELF = "+self"  # ends the name of a cascade: lookup+self, layers:6+self, a model's + "+self"
 WAYS = "self, lookup, layers:N, a model, or a cascade: lookup+self, layers:N+self or MODEL+self"
 NO_TREE: Final = "none"
@@ -95,7 +96,7 @@ def who_is(draft: str) -> Who:
         kind = "self" if first == SELF else "lookup"
     elif first.startswith(LAYERS):
         count, kind = first.removeprefix(LAYERS), "layers"
-        layers = int(count) if count.isascii() and count.isdigit() else 0
+        layers = int(count.lstrip("0")[:DIGITS] or 0) if count.isascii() and count.isdigit() else 0
     else:
         model = first
     return Who(draft, "cascade" if first != draft else kind, first, layers, model)

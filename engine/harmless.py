@@ -35,6 +35,14 @@ def brief(value: object, limit: int = NAME) -> str:
         return "what is too long or nested too deeply to be shown"
 
 
+def plain_words(error: BaseException) -> str:
+    """What it says; Python's advice to programmers on long integers is none to a user."""
+    said = str(error)
+    if "set_int_max_str_digits" in said:
+        return "a whole number of thousands of digits, which nothing here takes; shorten it"
+    return said
+
+
 def shown(value: object) -> str:
     """A value in a message: short, and harmless to a terminal."""
     match value:

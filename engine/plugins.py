@@ -9,51 +9,17 @@ import inspect
 import pkgutil
 import re
 import typing
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Generic, TypeVar
 
-from magicdec.engine.errors import ConfigError, MagicdecError, PluginError
+from magicdec.engine.contained import Contained
+from magicdec.engine.errors import ConfigError, PluginError
+from magicdec.engine.harmless import brief
 
 T = TypeVar("T")
 
 ENTRY = re.compile(r"[\w.]+:[\w.]+")
-
-
-@contextmanager
-def failures_named(what: str) -> Iterator[None]:
-    """For a stranger's code: whatever it raises, `sys.exit` too, is said in one line after `what`.
-
-    What it refuses on purpose keeps its exit code; Ctrl-C is the user's.
-    """
-    try:
-        yield
-    except (MagicdecError, KeyboardInterrupt):
-        raise
-    except BaseException as error:
-        raise PluginError(f"{what}: {reason_of(error)}") from error
-
-
-@contextmanager
-def selector_failures(selector: str, where: str) -> Iterator[None]:
-    """The same for a call of a selector; what it refuses on purpose is named, too."""
-    try:
-        with failures_named(f"selector {selector} failed in {where}"):
-            yield
-    except ConfigError as error:
-        if selector in str(error):
-            raise
-        raise ConfigError(f"selector {selector}: {error}") from error
-
-
-def reason_of(error: BaseException) -> str:
-    """On one line, also where the error cannot be shown itself."""
-    try:
-        said = " ".join(str(error).split())
-    except Exception:
-        said = "its message cannot be shown"
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 def is_ours(kind: type) -> bool:
@@ -114,18 +80,18 @@ class Registry(Generic[T]):
         if not ENTRY.fullmatch(entry.value):
             raise ConfigError(f"cannot load {kind} {name!r}; give package.module:Class")
         try:
-            found = entry.load()
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # whatever a stranger's module raises while it is imported
-            hint = "; is its folder in PYTHONPATH?" if isinstance(error, ImportError) else ""
-            reason = reason_of(error)
-            raise ConfigError(f"cannot load {kind} {name!r}: {reason}{hint}") from error
-        if not (isinstance(found, type) and issubclass(found, self.base)):
-            raise ConfigError(f"{name!r} is not a {self.base.__name__} subclass")
-        if inspect.isabstract(found):
-            missing = ", ".join(sorted(getattr(found, "__abstractmethods__", ())))
-            raise ConfigError(f"{name!r} does not define {missing}")
+            with Contained(f"cannot load {kind} {name!r}"):
+                found = entry.load()
+        except PluginError as failed:  # whatever a stranger's module raises while it is imported
+            module = isinstance(failed.__cause__, ImportError)
+            hint = "; is its folder in PYTHONPATH?" if module else ""
+            raise ConfigError(f"{failed}{hint}") from failed.__cause__
+        with Contained(f"cannot load {kind} {name!r}"):  # a metaclass may answer, too
+            if not (isinstance(found, type) and issubclass(found, self.base)):
+                raise ConfigError(f"{name!r} is not a {kind} subclass")
+            if inspect.isabstract(found):
+                missing = ", ".join(sorted(getattr(found, "__abstractmethods__", ())))
+                raise ConfigError(f"{name!r} does not define {missing}")
         return found
 
     def create(self, name: str, options: Mapping[str, object] | None = None) -> T:
@@ -135,7 +101,7 @@ class Registry(Generic[T]):
         PluginError for a class that fails in another way.
         """
         cls = self.load(name)
-        with failures_named(f"{name} cannot be made"):
+        with Contained(f"{name} cannot be made"):
             return self._made(cls if is_ours(cls) else self.guard(cls), name, options)
 
     def _made(self, cls: type[T], name: str, options: Mapping[str, object] | None) -> T:
@@ -162,6 +128,6 @@ def _convert(owner: str, key: str, value: object, kind: type) -> object:
         if kind is bool:
             return {"true": True, "1": True, "false": False, "0": False}[value.lower()]
         return kind(value)
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, TypeError) as error:  # TypeError: `int | None` makes nothing
         wanted = getattr(kind, "__name__", str(kind))
-        raise ConfigError(f"{owner}: {key} must be {wanted}, got {value!r}") from error
+        raise ConfigError(f"{owner}: {key} must be {wanted}, got {brief(value, 60)}") from error

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
 
+from magicdec.engine.contained import selector_failures
 from magicdec.engine.errors import PluginError
-from magicdec.engine.plugins import selector_failures
 from magicdec.engine.selectors.base import DynamicSelector, KVSelector, Search
 
 if TYPE_CHECKING:

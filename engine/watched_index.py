@@ -8,9 +8,9 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
+from magicdec.engine.contained import selector_failures
 from magicdec.engine.errors import AlteredError
 from magicdec.engine.key_index import KeyIndex
-from magicdec.engine.plugins import selector_failures
 from magicdec.kernels.candidates import Candidates
 
 #: By element size: what every memory can be seen as.

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TextIO
 
 from magicdec.engine.errors import MagicdecError
+from magicdec.engine.harmless import plain_words
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -164,7 +165,7 @@ def plain_text(line: str, look: Symbols) -> str:
 
 def one_line(error: Exception) -> str:
     """The error as a message: ours say all themselves, others need the name of their class."""
-    message = " ".join(str(error).split())
+    message = printable(" ".join(plain_words(error).split()))
     if isinstance(error, MagicdecError):
         return message
     return f"{type(error).__name__}: {message or 'no message'}"

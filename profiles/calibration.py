@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from magicdec.engine.errors import ConfigError
+from magicdec.engine.harmless import plain_words
 from magicdec.kernels.cachedir import OVERRIDE, cache_root
 from magicdec.profiles.calibrated import (
     BYTES,
@@ -122,7 +123,7 @@ def read_calibration(path: Path) -> Calibration:
     except (ValueError, RecursionError) as error:
         if isinstance(error, ConfigError):
             raise
-        reason = " ".join(str(error).split())
+        reason = " ".join(plain_words(error).split())
         raise ConfigError(f"{path}: not valid JSON ({reason}); delete it and {AGAIN}") from None
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:
         raise ConfigError(f"{path}: no calibration of schema {SCHEMA}; delete it and {AGAIN}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -435,3 +436,108 @@ def test_fixed_keys_are_the_same_memory(dtype):
     assert shown.dtype == dtype and shown.shape == keys.shape
     with pytest.raises(RuntimeError, match="not resizable"):
         shown.untyped_storage().resize_(0)
+
+
+def narrow(*given):
+    """So little that whatever is called next is one too deep."""
+    depth, frame = 0, sys._getframe()
+    while frame is not None:
+        depth, frame = depth + 1, frame.f_back
+    for limit in range(max(depth - 3, 1), depth + 60):
+        try:
+            sys.setrecursionlimit(limit)
+        except RecursionError:
+            continue
+        deepen(100)
+
+
+def deepen(levels):
+    return levels and deepen(levels - 1)
+
+
+class Leaving(Exception):
+    def __str__(self):
+        sys.exit(0)
+
+
+def leave_while_shown(*given):
+    raise Leaving
+
+
+@pytest.mark.parametrize(
+    ("kind", "place"), [(Static, "__init__"), (Static, "select"), (Dynamic, "choose")]
+)
+def test_what_a_selector_sets_for_the_whole_process_is_put_back(run, kind, place):
+    plain = run(kind, gamma=0)
+    before = torch.get_num_threads(), [f for f in warnings.filters if f[0] == "error"]
+
+    def settings(*given):
+        torch.set_default_dtype(torch.float64)
+        if place == "__init__":  # in another place its own positions are there, too
+            torch.set_default_device("meta")
+        torch.set_num_threads(before[0] + 1)
+        torch.set_float32_matmul_precision("medium")
+        warnings.simplefilter("error")
+
+    DO[place] = settings
+    try:
+        assert run(kind).tokens == plain.tokens
+        raising = [f for f in warnings.filters if f[0] == "error"]
+        assert (torch.get_num_threads(), raising) == before
+        assert torch.get_default_dtype() is torch.float32
+        assert torch.get_default_device().type == "cpu"
+        assert torch.get_float32_matmul_precision() == "highest"
+    finally:
+        torch.set_default_device(None)
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize(("kind", "place"), [(Static, "select"), (Dynamic, "choose")])
+def test_a_recursion_limit_that_a_selector_lowers_is_its_own_trouble(run, kind, place):
+    """It ended the run with the plain pass lost: what says so called functions itself."""
+    limit = sys.getrecursionlimit()
+    DO[place] = narrow
+    try:
+        with pytest.raises(PluginError, match=f"selector {kind.__name__} failed in {place}: Rec"):
+            run(kind)
+        assert sys.getrecursionlimit() == limit
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+@pytest.mark.parametrize("kind", [Static, Dynamic])
+def test_an_error_that_cannot_be_shown_ends_no_process(run, kind):
+    DO["select" if kind is Static else "choose"] = leave_while_shown
+    with pytest.raises(PluginError, match="Leaving: its message cannot be shown"):
+        run(kind)
+
+
+@pytest.mark.parametrize("module", ["leaves", "narrows", "is_long"])
+def test_a_module_that_misbehaves_while_it_is_imported(module, tmp_path, monkeypatch):
+    (tmp_path / "leaves.py").write_text(
+        "import sys\nclass E(Exception):\n    __str__ = lambda self: sys.exit(0)\nraise E"
+    )
+    (tmp_path / "narrows.py").write_text("import sys\n[sys.setrecursionlimit(900)]\nNone.no")
+    (tmp_path / "is_long.py").write_text("raise ValueError('\\x1b[2J' + 'x' * 100_000)")
+    monkeypatch.syspath_prepend(tmp_path)
+    limit = sys.getrecursionlimit()
+    try:
+        with pytest.raises(ConfigError, match=f"cannot load KVSelector '{module}:S'") as found:
+            SELECTORS.create(f"{module}:S")
+        assert sys.getrecursionlimit() == limit
+    finally:
+        sys.setrecursionlimit(limit)
+    assert len(str(found.value)) < 400
+    assert str(found.value).isprintable()
+
+
+@dataclass(frozen=True)
+class Optional(Static):
+    many: int | None = None
+
+
+def test_an_option_whose_type_makes_nothing_of_a_text_is_named():
+    with pytest.raises(ConfigError, match=r"Optional: many must be int \| None, got '7'"):
+        SELECTORS.create(name(Optional), {"many": "7"})
+    with pytest.raises(ConfigError, match=r"Static: size must be int, got '9{20,60}…$"):
+        SELECTORS.create(name(Static), {"size": "9" * 5000})

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from magicdec.engine.errors import ConfigError, ModelError
+from magicdec.engine.harmless import plain_words
 
 LONGEST_NAME, LONGEST_PATH = 255, 4095  # bytes that file systems take
 
@@ -48,4 +49,4 @@ def read_json_if_any(path: Path) -> dict[str, Any]:
 
 def one_line(error: BaseException, limit: int = 200) -> str:
     """The text of a library's error, fit for a one-line message."""
-    return " ".join(str(error).split())[:limit] or type(error).__name__
+    return " ".join(plain_words(error).split())[:limit] or type(error).__name__

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from magicdec.engine import plugins
+from magicdec.engine.contained import Contained
 from magicdec.engine.selectors.base import KVSelector
 
 
 def failures_named(selector: KVSelector) -> AbstractContextManager[None]:
-    return plugins.failures_named(f"selector {type(selector).__name__} failed")
+    # A stranger's calls are guarded one by one, see `strangers`: the package's own pay nothing.
+    return Contained(f"selector {type(selector).__name__} failed", lasting=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 from magicdec.engine.bounded import read_bounded
 from magicdec.engine.errors import ConfigError
-from magicdec.engine.harmless import brief, shown
+from magicdec.engine.harmless import brief, plain_words, shown
 
 MOST_BYTES = 2**20
 MOST_DOTS = 2_000  # in a line: a dotted key of a megabyte takes the parser gigabytes
@@ -46,7 +46,8 @@ def parse_toml(where: str, text: str) -> dict[str, Any]:
     except RecursionError:
         raise ConfigError(f"{where}: not valid TOML: nested too deeply") from None
     except ValueError as error:  # syntax, or an integer of thousands of digits
-        raise ConfigError(f"{where}: not valid TOML: {' '.join(str(error).split())}") from error
+        reason = " ".join(plain_words(error).split())
+        raise ConfigError(f"{where}: not valid TOML: {reason}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from magicdec.engine.bounded import read_bounded
 from magicdec.engine.errors import ConfigError
-from magicdec.engine.harmless import clean, last_part, shown
+from magicdec.engine.harmless import clean, last_part, plain_words, shown
 from magicdec.profiles.records import RUN_SCHEMA
 from magicdec.profiles.storage.decoding import cell_from_json, header_from_json
 from magicdec.profiles.storage.from_run import profile_of_run
@@ -144,7 +144,7 @@ def parse_json(text: str, where: str) -> Any:
     except RecursionError:
         raise ConfigError(f"{where} is nested too deeply") from None
     except ValueError as error:  # malformed, a constant, or an integer of thousands of digits
-        reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else plain_words(error)
         raise ConfigError(f"{where} is damaged: {clean(reason)}") from None
 
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from magicdec.cli.console import one_line
 from magicdec.cli.main import run_command_line
-from magicdec.engine.errors import ModelError
+from magicdec.engine.errors import ConfigError, ModelError
 from magicdec.engine.loading import wheel
 from magicdec.engine.loading.aliases import ALIASES, DEFAULT
 from magicdec.engine.loading.checkpoint import silent
@@ -159,3 +160,40 @@ def test_work_that_does_not_end_is_stopped() -> None:
     assert within(5.0, lambda: 7) == 7
     with pytest.raises(ZeroDivisionError):
         within(5.0, lambda: 1 // 0)
+
+
+NINES = "9" * 5000  # more than Python reads, which then advises its programmer
+
+
+def test_a_number_of_thousands_of_digits(
+    document: Path, make_checkpoint: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: Any,
+) -> None:  # fmt: skip
+    from magicdec.profiles.calibration import read_calibration
+    from magicdec.profiles.storage.reading import parse_json
+
+    folder = make_checkpoint(tmp_path / "model")
+    run = ["run", str(document), "--model", str(folder), "-q", "--context", "64"]
+    line = said(capsys, 2, *run, "--draft", f"layers:{NINES}")
+    assert "this one has 2" in line
+    assert len(line) < 300
+    told = "a whole number of thousands of digits, which nothing here takes; shorten it"
+    config = (folder / "config.json").read_text()
+    (folder / "config.json").write_text(
+        config.replace('"vocab_size": 257', f'"vocab_size": {NINES}')
+    )
+    assert told in said(capsys, 3, *run)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "magicdec.toml").write_text(f"gamma = {NINES}")
+    assert f"magicdec.toml: not valid TOML: {told}" in said(capsys, 2, *run)
+    (tmp_path / "kept.json").write_text(f"[{NINES}]")
+    for read in (
+        lambda: read_calibration(tmp_path / "kept.json"),
+        lambda: parse_json(f"[{NINES}]", "a profile"),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            read()
+
+
+def test_no_message_moves_the_cursor() -> None:
+    assert one_line(ConfigError("a\x1b[2Jb")) == "a\ufffd[2Jb"
