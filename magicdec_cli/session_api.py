@@ -181,14 +181,17 @@ def open_engine(
     progress(f"opening {settings.model}", None)
     require_room(before_torch=True)
     from magicdec.engine.session import open_session as open_engine_session
+    from magicdec.engine.text.stops import require_stops
 
     interrupts.raise_again()
-    return open_engine_session(
+    session = open_engine_session(
         settings.model, device=settings.device, dtype=settings.dtype, kv_dtype=settings.kv_dtype,
         threads=settings.threads, attention=settings.attention, chunk=settings.chunk,
         progress=progress, sync_phases=settings.sync_phases,
         prefill_cache=int(settings.prefill_cache_size * GIB) if settings.prefill_cache else 0,
-    ), documents  # fmt: skip
+    )  # fmt: skip
+    require_stops(settings.stop_token, session.spec.vocab_size)  # before its weights are read
+    return session, documents
 
 
 def digests(documents: Sequence[Document] | Sequence[Workload]) -> dict[str, str]:
