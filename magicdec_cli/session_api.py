@@ -213,6 +213,9 @@ def pull_model(alias: str, progress: Progress) -> Path:
     """Fetches a model into the user's cache. Raises ModelError."""
     from magicdec.engine.loading import aliases
 
+    if any(each.alias == alias and each.cached is None for each in aliases.list_models()):
+        progress(f"preparing to convert {alias}", None)
+        aliases.import_converter()
     interrupts.raise_again()
     return aliases.pull(alias, progress)
 

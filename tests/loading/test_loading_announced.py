@@ -112,7 +112,9 @@ def test_what_disagrees_is_read_as_transformers_does(make, config, change, tied,
 @pytest.mark.parametrize("kind", ["mistral", "ministral"])
 @pytest.mark.parametrize("cut", [None, 4])
 @pytest.mark.parametrize("kinds", [None, [FULL] * 2, [FULL, SLIDING], [SLIDING] * 2])
-def test_a_mistral_that_lists_its_layers_is_read_as_transformers_does(make, kinds, cut, kind) -> None:
+def test_a_mistral_that_lists_its_layers_is_read_as_transformers_does(
+    make, kinds, cut, kind
+) -> None:
     """Which calls it another architecture then, that computes the same; a file may, too."""
     config = {"sliding_window": cut, "layer_types": kinds}
     folder = make(config, kind=kind)

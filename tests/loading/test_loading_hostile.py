@@ -84,7 +84,8 @@ def test_ends_that_are_no_tokens(ids: Any, save: Save) -> None:
 
 
 @pytest.mark.parametrize(
-    "place", ["../other.safetensors", "/etc/passwd", "a/../../b", "", 5, ["x"], "a\0b", "x" * 300, "\ud800"]
+    "place",
+    ["../other.safetensors", "/etc/passwd", "a/../../b", "", 5, ["x"], "a\0b", "x" * 300, "\ud800"],
 )
 def test_an_index_cannot_leave_its_folder(place: Any, save: Save, tmp_path: Path) -> None:
     folder = save(max_shard_size="20KB")

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -136,3 +137,17 @@ def test_plain_and_speculative_passes_take_turns(
     measured = [gamma for gamma, tokens in passes if tokens == 12]
     assert measured == [0, 1, 0, 1, 0, 3, 0, 3]
     assert {gamma for gamma, tokens in passes if tokens < 12} == {0, 1, 3}, "each was warmed up"
+
+
+def test_what_the_session_has_to_say_is_said(
+    record: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """Kernels that cannot be kept make every cell slower; prefills that cannot, the next sweep."""
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("MAGICDEC_CACHE_DIR", str(tmp_path / "file"))
+    grid = ("--context", "60", "--gamma", "1", "--budget", "40", "--max-new-tokens", "4")
+    assert record("-o", str(tmp_path / "sweep.jsonl"), grid=grid) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert [line for line in said if "slower sdpa" in line and "Not a directory" in line]
+    assert len([line for line in said if "prefills could not be stored" in line]) == 1
+    assert not any("make room" in line for line in said)  # the disk is not full
