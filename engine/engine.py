@@ -15,7 +15,6 @@ from magicdec.engine.clock import Clock
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.drafter import DraftCounts
 from magicdec.engine.drafting import make_drafter
-from magicdec.engine.errors import require
 from magicdec.engine.events import (
     Event,
     GammaChosen,
@@ -41,6 +40,7 @@ from magicdec.engine.row import Row
 from magicdec.engine.seal import KeySeal
 from magicdec.engine.selection import watched_selector
 from magicdec.engine.step import speculative_step
+from magicdec.engine.text.stops import require_stops
 from magicdec.engine.text.tokenizer import Tokenizer
 from magicdec.engine.trees.making import make_tree_rule
 from magicdec.kernels.attention import AttentionBackend
@@ -116,12 +116,7 @@ class _Run:
         draft: Decoder | None, observed: int,
     ) -> None:  # fmt: skip
         self.engine, self.config = engine, config
-        known = engine.model.spec.vocab_size
-        for token in config.stop_tokens:
-            require(
-                token < known,
-                f"stop-token {token} is beyond the model's vocabulary of {known:,} tokens",
-            )
+        require_stops(config.stop_tokens, engine.model.spec.vocab_size)
         self.model, self.cache, self.clock = engine.model, engine.cache, engine.clock
         self.waiting = deque(requests)
         self.active: list[Row] = []

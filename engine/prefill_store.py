@@ -23,7 +23,7 @@ from magicdec.engine.loading.files import one_line
 from magicdec.engine.memory import GIB
 from magicdec.engine.prefill_chain import BLOCK, Chain, kind_of
 from magicdec.engine.prefill_files import PATIENCE, Damaged, PrefillFiles, lock_path
-from magicdec.kernels.cachedir import OVERRIDE
+from magicdec.kernels.cachedir import elsewhere
 from magicdec.kernels.locks import Timeout, who
 
 
@@ -70,8 +70,9 @@ class PrefillStore:
         except OSError as error:
             self.writable = False  # one warning, not one per row
             self.warn(
-                f"prefills could not be stored in {stored.files.root} ({one_line(error)}); make "
-                f"room, set {OVERRIDE} to another folder or use --no-prefill-cache"
+                f"prefills could not be stored in {stored.files.root} "
+                f"({error.strerror or one_line(error)}); {elsewhere(error)}, or use "
+                "--no-prefill-cache"
             )
 
     def warn(self, text: str) -> None:

@@ -53,6 +53,7 @@ from magicdec.engine.text.workloads.workload import Workload
 from magicdec.engine.verdict import Losslessness
 from magicdec.engine.windows import beyond_draft_window, beyond_window
 from magicdec.kernels.attention import AttentionBackend
+from magicdec.kernels.locks import waited
 
 
 class Session:
@@ -191,13 +192,16 @@ class Session:
             room += self._engine.cache.k.nbytes + self._engine.cache.v.nbytes
         return room
 
-    def warnings(self, requests: Sequence[Request], config: DecodeConfig) -> list[str]:
-        """What the user should know about this session, these settings and the last run."""
+    def notices(self) -> list[str]:
+        """What the user should know of how it was opened, and of what it could not keep so far."""
         found = [*self._notices, *self._checkpoint.notices]
         found += [notice for draft in self.drafts.opened() for notice in draft.notices]
+        return found + (self._store.warnings if self._store is not None else [])
+
+    def warnings(self, requests: Sequence[Request], config: DecodeConfig) -> list[str]:
+        """What the user should know about this session, these settings and the last run."""
+        found, longest = self.notices(), _longest(requests)
         found += idle_stops(self.tokenizer, config.stop)
-        found += [*(self._store.warnings if self._store is not None else ())]
-        longest = _longest(requests)
         found += beyond_draft_window(self.drafts.spec(config), config, longest)
         left = unheeded(self.model_name, self._checkpoint.asked, config.sampling)
         found += [left] if left else []
@@ -302,7 +306,7 @@ def open_session(
     notices: list[str] = []
     arithmetic = pick_dtype(dtype, place)
     checkpoint, stored = open_checkpoint(model, progress), pick_kv_dtype(kv_dtype, arithmetic)
-    began = time.perf_counter()
+    began = time.perf_counter() - waited()  # for another process' build
     backend = pick_attention(attention, place, progress, notices)
     return Session(
         checkpoint,
@@ -315,7 +319,7 @@ def open_session(
         sync_phases=sync_phases,
         prefill_cache=prefill_cache,
         notices=notices,
-        opening=time.perf_counter() - began,
+        opening=time.perf_counter() - waited() - began,
     )
 
 

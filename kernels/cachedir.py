@@ -9,6 +9,7 @@ from pathlib import Path
 import platformdirs
 
 OVERRIDE = "MAGICDEC_CACHE_DIR"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _CLOSED = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG)
 
 
@@ -34,6 +35,12 @@ def cache_root() -> Path:
         if error.errno in _CLOSED:
             raise _unusable(str(root), os.strerror(error.errno)) from None
     return root
+
+
+def elsewhere(error: OSError) -> str:
+    """What to do where it cannot be written: room helps a full disk alone."""
+    room = "make room, or " if error.errno in _FULL else ""
+    return f"{room}set {OVERRIDE} to another folder"
 
 
 def _unusable(folder: str, why: str) -> CacheFolderError:

@@ -14,8 +14,14 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 _SLICE = 1.0  # seconds
+_waited = [0.0]  # seconds, of this process
 
-__all__ = ["Timeout", "held", "holder", "who"]
+__all__ = ["Timeout", "held", "holder", "waited", "who"]
+
+
+def waited() -> float:
+    """Seconds that this process has waited for others: no work of its own, whatever it measures."""
+    return _waited[0]
 
 
 @contextmanager
@@ -34,8 +40,11 @@ def held(
     progress: changes while the holder gets on. Then the patience starts anew.
     Raises Timeout.
     """
-    lock = FileLock(path)
-    _acquire(lock, path, doing, say, patience, progress)
+    lock, began = FileLock(path), time.monotonic()
+    try:
+        _acquire(lock, path, doing, say, patience, progress)
+    finally:
+        _waited[0] += time.monotonic() - began
     try:
         yield
     finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,6 +36,7 @@ class Found:
     seconds: float  # measuring
     prefill_s: float
     rounds: int
+    notices: Sequence[str]  # of the session
 
 
 def calibrate(
@@ -79,7 +80,8 @@ def calibrate(
         path = save_calibration(calibration)
     except ConfigError as error:  # minutes were spent on it
         problem = str(error)
-    return Found(calibration, path, problem, seen.seconds, seen.prefill_s, seen.rounds)
+    return Found(calibration, path, problem, seen.seconds, seen.prefill_s, seen.rounds,
+                 session.notices())  # fmt: skip
 
 
 def check(settings: Settings, document: str, path: Path, display: Display) -> None:
@@ -111,6 +113,8 @@ def check(settings: Settings, document: str, path: Path, display: Display) -> No
     for share in bench.prefill():
         display.loading("prefill", share)
     display.close()
+    for notice in session.notices():
+        TERMINAL.note(f"warning: {notice}")
     for cell in bench.run(known, path):
         done[cell.place] = cell
         TERMINAL.note(
@@ -158,6 +162,8 @@ def show(settings: Settings, of_model: bool, json: bool) -> int | None:
 
 
 def report(found: Found, json: bool) -> None:
+    for notice in found.notices:
+        TERMINAL.note(f"warning: {notice}")
     if json:
         print_json(as_record(found.calibration))
         return

@@ -230,7 +230,15 @@ def record_session(plan: RecordPlan, display: Display) -> int:
             display.note(size_line(left, plan.seconds(todo, pace), pace.guessed))
         if there:
             display.note(f"{there} of {counted(len(cells), 'cell')} are in {plan.path} already")
-        recording.run(cells, writer)
+        told_first = session.notices()
+        for notice in told_first:
+            TERMINAL.note(f"warning: {notice}")
+        try:
+            recording.run(cells, writer)
+        finally:
+            for notice in session.notices():
+                if notice not in told_first:
+                    TERMINAL.note(f"warning: {notice}")
     for line in disturbances(measured):
         TERMINAL.note(f"warning: {line}")
     return sum(cell.status == "failed" for cell in measured)

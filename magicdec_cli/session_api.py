@@ -179,14 +179,17 @@ def open_engine(
     progress(f"opening {settings.model}", None)
     require_room(before_torch=True)
     from magicdec.engine.session import open_session as open_engine_session
+    from magicdec.engine.text.stops import require_stops
 
     interrupts.raise_again()
-    return open_engine_session(
+    session = open_engine_session(
         settings.model, device=settings.device, dtype=settings.dtype, kv_dtype=settings.kv_dtype,
         threads=settings.threads, attention=settings.attention, chunk=settings.chunk,
         progress=progress, sync_phases=settings.sync_phases,
         prefill_cache=settings.prefill_cache_bytes,
-    ), documents  # fmt: skip
+    )  # fmt: skip
+    require_stops(settings.stop_token, session.spec.vocab_size)  # before its weights are read
+    return session, documents
 
 
 def list_models() -> Sequence[ModelInfo]:
@@ -200,6 +203,9 @@ def pull_model(alias: str, progress: Progress) -> Path:
     """Fetches a model into the user's cache. Raises ModelError."""
     from magicdec.engine.loading import aliases
 
+    if any(each.alias == alias and each.cached is None for each in aliases.list_models()):
+        progress(f"preparing to convert {alias}", None)
+        aliases.import_converter()
     interrupts.raise_again()
     return aliases.pull(alias, progress)
 

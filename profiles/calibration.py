@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.harmless import plain_words
-from magicdec.kernels.cachedir import OVERRIDE, cache_root
+from magicdec.kernels.cachedir import cache_root, elsewhere
 from magicdec.profiles.calibrated import (
     BYTES,
     FINGERPRINT,
@@ -58,8 +58,7 @@ def save_calibration(calibration: Calibration) -> Path:
             made.write_text(text + "\n", encoding="utf-8")
     except OSError as error:
         raise ConfigError(
-            f"{path}: cannot be written: {error.strerror}; make room, or set {OVERRIDE} to another "
-            "folder"
+            f"{path}: cannot be written: {error.strerror}; {elsewhere(error)}"
         ) from error
     return path
 

@@ -103,7 +103,7 @@ def models(monkeypatch: pytest.MonkeyPatch) -> None:
 
     module = ModuleType("magicdec.engine.loading.aliases")
     module.list_models = lambda: [info("tiny", Path("/cache/tiny")), info("large", None)]  # type: ignore[attr-defined]
-    module.pull = pull  # type: ignore[attr-defined]
+    module.pull, module.import_converter = pull, lambda: None  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr("magicdec.engine.loading.aliases", module, raising=False)
 

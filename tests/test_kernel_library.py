@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from magicdec.cli.main import run_command_line
+from magicdec.engine.session import open_session
 from magicdec.kernels import library, native
 from magicdec.kernels.native import BuildError
 
@@ -186,6 +187,15 @@ def test_a_build_that_another_process_does_is_waited_for(cache, copier, hold, mo
         native.load(said.append)
     assert said[0] == f"waiting for process {pid}, which is building the CPU kernels"
     assert load() == ["building the CPU kernels (once, a few seconds)"]
+
+
+def test_no_phase_of_a_run_has_the_wait_for_a_build(cache, copier, hold, monkeypatch, checkpoint):
+    monkeypatch.setattr(native, "TIMEOUT_SECONDS", 0.3)
+    began = time.perf_counter()
+    with hold(library.lock_path()):
+        session = open_session(str(checkpoint), device="cpu")
+    assert session.backend.name == "sdpa" and "has held" in session.notices()[0]
+    assert 0 <= session._opening <= time.perf_counter() - began - 0.3
 
 
 def test_doctor_sees_the_state(cache, copier, capsys):

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from magicdec.kernels.locks import Timeout, held, holder, who
+from magicdec.kernels.locks import Timeout, held, holder, waited, who
 
 
 def test_the_holder_is_known_while_there_is_one(tmp_path, hold):
@@ -47,6 +47,18 @@ def test_waiting_is_said_once_and_ends_with_the_lock(tmp_path, hold):
 
         with held(tmp_path / "lock", doing="is busy", say=say, patience=60):
             assert said == [f"waiting for process {pid}, which is busy"]
+
+
+def test_waiting_is_told_from_work(tmp_path, hold):
+    """What is timed around a lock can leave it out: the kernels count to a run's phase `load`."""
+    before = waited()
+    with (
+        hold(tmp_path / "lock"),
+        pytest.raises(Timeout),
+        held(tmp_path / "lock", doing="is busy", say=lambda _what: None, patience=0.3),
+    ):
+        pass
+    assert waited() - before >= 0.3
 
 
 def test_patience_starts_anew_while_the_holder_gets_on(tmp_path, hold):

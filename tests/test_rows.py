@@ -6,6 +6,8 @@ import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers.models import WordLevel
 
+from magicdec.cli.knobs import Settings
+from magicdec.cli.session_api import open_engine
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.request import Request
@@ -89,6 +91,13 @@ def test_a_stop_that_only_looks_like_a_line_break_is_explained(stop):
 def test_a_stop_token_that_the_model_has_not_is_refused(tiny, prompt, decode):
     with pytest.raises(ConfigError, match="stop-token 128 is beyond the model's vocabulary of 128"):
         decode(tiny().ours, [prompt(9)], gamma=0, max_new_tokens=2, stop_tokens=(128,))
+
+
+def test_it_is_refused_before_any_weights_are_read(checkpoint, tmp_path):
+    (tmp_path / "doc.txt").write_text("a text")
+    settings = Settings(model=str(checkpoint), stop_token=(256, 257))
+    with pytest.raises(ConfigError, match="stop-token 257 is beyond the model's vocabulary of 257"):
+        open_engine([str(tmp_path / "doc.txt")], settings, lambda what, share: None)
 
 
 @pytest.mark.parametrize("selector", ["full", "window"])

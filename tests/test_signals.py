@@ -34,8 +34,8 @@ from magicdec.profiles.calibration import load_calibration
 from magicdec.profiles.storage.reading import read_profile
 from magicdec.profiles.storage.writing import ProfileWriter
 
-MOMENTS = 50  # of each command that opens a model: one takes up to half a second
-MANY = 100  # of the others
+MOMENTS = 100  # of each long command, half of them in its last tenth
+
 ROOT = str(Path(interrupts.__file__).parents[1])
 SENT = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 MODEL = ("--device", "cpu", "--threads", "1")
@@ -326,7 +326,7 @@ def test_predict(send: Callable[..., Signalled], place: Path, output: list[str])
     path = place / "grid.csv"
     rows = list(csv.reader((path.read_text() if output else whole.out).splitlines()))
     kept = set()
-    for moment, number in moments(whole.calls, MANY):
+    for moment, number in moments(whole.calls):
         path.unlink(missing_ok=True)
         end = send(command, moment, number)
         judge(end)
@@ -351,7 +351,7 @@ def test_models_pull(
     command = ["models", "pull", aliases.DEFAULT]
     whole = send(command)
     entry = Path(whole.out.strip())
-    for moment, number in moments(whole.calls, MANY):
+    for moment, number in moments(whole.calls):
         for path in entry.glob("*"):
             path.unlink()
         end = send(command, moment, number)

@@ -93,6 +93,13 @@ def pull(alias: str, progress: Progress) -> Path:
     return known.entry
 
 
+def import_converter() -> None:
+    """Imports all that a conversion needs, torch too, which swallows an interrupt on its way."""
+    from transformers import PreTrainedTokenizerFast  # noqa: F401
+
+    from magicdec.engine.loading import gguf_file  # noqa: F401
+
+
 def _info(alias: Alias) -> ModelInfo:
     kept = cache.is_complete(alias.entry, alias.cache_source)
     return ModelInfo(

@@ -18,7 +18,7 @@ from typing import Any
 from magicdec.engine.errors import ModelError
 from magicdec.engine.loading.files import one_line, read_json
 from magicdec.engine.loading.seals import MANIFEST, Check, fits, sealed
-from magicdec.kernels.cachedir import OVERRIDE, cache_root
+from magicdec.kernels.cachedir import OVERRIDE, cache_root, elsewhere
 from magicdec.kernels.locks import Timeout, held, who
 
 SPEC = "spec.json"
@@ -98,8 +98,8 @@ def rebuild(
         ) from None
     except OSError as error:
         raise ModelError(
-            f"cannot write to the cache {entry.parent} ({one_line(error)}); "
-            f"make room or set {OVERRIDE} to another folder"
+            f"cannot write to the cache {entry.parent} ({error.strerror or one_line(error)}); "
+            f"{elsewhere(error)}"
         ) from None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from magicdec.engine.errors import ConfigError, ModelError
 from magicdec.engine.harmless import plain_words
 
 LONGEST_NAME, LONGEST_PATH = 255, 4095  # bytes that file systems take
+SMALL, LARGE = 16 * 2**20, 256 * 2**20  # bytes: no configuration, no vocabulary has as many
 
 
 def user_path(text: str) -> Path:
@@ -24,8 +26,26 @@ def user_path(text: str) -> Path:
         raise ConfigError(f"{text!r}: nobody here is called so; write the folder out") from None
 
 
+def check_file(path: Path, most: int | None = None) -> None:
+    """Raises ModelError for what is there and is no file proper, which may never end or never
+    answer, or is larger than any such file; links are followed."""
+    try:
+        status = path.stat()
+    except OSError:
+        return  # whoever reads it says so
+    if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+        kind = "a pipe" if stat.S_ISFIFO(status.st_mode) else "a device"
+        raise ModelError(f"{path} is {kind} and no file; copy or download the model again")
+    if most is not None and status.st_size > most:
+        raise ModelError(
+            f"{path} has {status.st_size:,} bytes, more than any such file ({most:,}); copy or "
+            "download the model again"
+        )
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """The object in `path`. Raises ModelError when it is missing or holds something else."""
+    check_file(path, SMALL)
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

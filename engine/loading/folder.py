@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from magicdec.engine.errors import ModelError
-from magicdec.engine.harmless import brief
+from magicdec.engine.harmless import brief, shown
 from magicdec.engine.loading.announced import as_announced
 from magicdec.engine.loading.checkpoint import Checkpoint
 from magicdec.engine.loading.config_values import check_values
@@ -16,7 +17,7 @@ from magicdec.engine.loading.layer_kinds import check_layers
 from magicdec.engine.loading.quiet import quiet_transformers
 from magicdec.engine.loading.tokenizer_files import read_tokenizer
 from magicdec.engine.loading.weights import open_weights
-from magicdec.engine.model.spec import SUPPORTED, ModelSpec
+from magicdec.engine.model.spec import READABLE, ModelSpec
 
 
 def open_folder(name: str, folder: Path) -> Checkpoint:
@@ -25,6 +26,7 @@ def open_folder(name: str, folder: Path) -> Checkpoint:
     spec = read_spec(folder, config)
     weights = open_weights(folder, spec)
     spec, notices = as_announced(folder, config, spec, weights)
+    notices += tuple(_idle_ends(folder, spec, config))
     return Checkpoint(
         name=name,
         spec=spec,
@@ -65,10 +67,10 @@ def read_spec(folder: Path, config: dict[str, Any]) -> ModelSpec:
 
 def _refuse(folder: Path, config: dict[str, Any]) -> None:
     kind = config.get("model_type")
-    if kind not in SUPPORTED:
+    if kind not in READABLE:
         raise ModelError(
             f"architecture {kind!r} in {folder} is not supported; "
-            f"choose a model of type {', '.join(SUPPORTED)}"
+            f"choose a model of type {', '.join(READABLE)}"
         )
     causal = config.get("is_causal", True)
     if causal is False:
@@ -107,3 +109,15 @@ def _eos_ids(folder: Path, config: dict[str, Any]) -> tuple[int, ...]:
                     )
             return tuple(found)
     return ()
+
+
+def _idle_ends(folder: Path, spec: ModelSpec, config: dict[str, Any]) -> Iterator[str]:
+    """What the user should know of end-of-text tokens that no row can end with."""
+    known = range(spec.vocab_size)
+    idle = [id for id in spec.eos_ids if id not in known]
+    named = [config.get("eos_token_id"), read_json_if_any(folder / FILE).get("eos_token_id")]
+    if not idle and (spec.eos_ids or [] not in named):
+        return
+    which = f"{shown(idle[0])}, which is no token of its {spec.vocab_size:,}" if idle else "none"
+    rest = "" if len(idle) < len(spec.eos_ids) else "; rows end at --max-new-tokens or --stop-token"
+    yield f"{folder} names as end of text (eos_token_id) {which}{rest}"

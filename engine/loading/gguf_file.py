@@ -14,6 +14,7 @@ from magicdec.engine.errors import ModelError
 from magicdec.engine.loading.cache import SPEC
 from magicdec.engine.loading.checkpoint import Progress
 from magicdec.engine.loading.files import one_line
+from magicdec.engine.loading.gguf_kinds import check_kinds
 from magicdec.engine.loading.gguf_spec import spec_from_metadata
 from magicdec.engine.loading.gguf_tensors import ROPE_FACTORS, hf_name, shape_of, values
 from magicdec.engine.loading.gguf_tokenizer import write_tokenizer
@@ -22,7 +23,9 @@ from magicdec.engine.loading.weights import SINGLE
 from magicdec.engine.loading.writing import Array, write_float32
 
 MAGIC = b"GGUF"
-_MOST_READS = 2**23  # a few per value of the metadata; the largest vocabularies take 2 million
+_MOST_READS = 2**22  # a few per value of the metadata; the largest vocabularies take 2 million
+_LONGEST_ARRAY, _LONGEST_TEXT = 2**20, 2**24  # values, bytes: several times the largest known
+_MOST_ENTRIES = 2**17  # keys, or tensors: those of 10,000 layers
 
 
 def convert(file: Path, folder: Path, progress: Progress) -> None:
@@ -82,6 +85,30 @@ class _Reader(gguf.GGUFReader):  # type: ignore[misc]
             raise ValueError("says that it holds more than it does")
         return super()._get(offset, dtype, count, override_order)
 
+    def _get_str(self, offset: int) -> Any:
+        self._require_most(super()._get(offset, np.uint64), _LONGEST_TEXT)
+        return super()._get_str(offset)
+
+    def _get_field_parts(self, orig_offs: int, raw_type: int) -> Any:
+        if raw_type == gguf.GGUFValueType.ARRAY:  # its values' type comes before its length
+            self._require_most(super()._get(orig_offs + 4, np.uint64), _LONGEST_ARRAY)
+        return super()._get_field_parts(orig_offs, raw_type)
+
+    def _build_fields(self, offs: int, count: int) -> Any:
+        self._require_most([count], _MOST_ENTRIES)
+        return super()._build_fields(offs, count)
+
+    def _build_tensor_info(self, offs: int, count: int) -> Any:
+        self._require_most([count], _MOST_ENTRIES)
+        return super()._build_tensor_info(offs, count)
+
+    @staticmethod
+    def _require_most(length: Any, most: int) -> None:
+        """A file may be as long as it says and still hold what no model has; it would all be kept
+        in memory, a value at a time."""
+        if len(length) != 1 or int(length[0]) > most:
+            raise ValueError("holds more than any model does")
+
     @property
     def data(self) -> Any:
         return self._data
@@ -112,4 +139,5 @@ def _read(file: Path) -> tuple[Any, dict[str, Any]]:
         raise ModelError(f"{file} {_damage(begin)}; download it again") from error
     if "tokenizer.ggml.tokens" not in metadata:
         raise ModelError(f"{file} has no tokenizer; choose a file that holds a whole model")
+    check_kinds(file, metadata)
     return reader, metadata

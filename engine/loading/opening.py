@@ -9,7 +9,7 @@ from magicdec.engine.errors import ModelError
 from magicdec.engine.loading.aliases import ALIASES
 from magicdec.engine.loading.checkpoint import Checkpoint, Progress, silent
 from magicdec.engine.loading.converted import open_entry, open_gguf
-from magicdec.engine.loading.files import user_path
+from magicdec.engine.loading.files import check_file, user_path
 from magicdec.engine.loading.folder import open_folder
 from magicdec.engine.loading.hub import fetch, is_hub_id
 from magicdec.engine.loading.weights import PICKLES, refuse_pickle
@@ -26,6 +26,7 @@ def open_checkpoint(name: str, progress: Progress = silent) -> Checkpoint:
         build = partial(alias.build, progress=progress)
         return open_entry(name, alias.entry, alias.cache_source, build, progress)
     path = user_path(name)
+    check_file(path)
     if path.is_dir():
         return open_folder(name, path)
     if path.is_file():

@@ -9,7 +9,7 @@ from tokenizers import Tokenizer as Backend
 
 from magicdec.engine.errors import ModelError
 from magicdec.engine.harmless import shown
-from magicdec.engine.loading.files import one_line, read_json_if_any
+from magicdec.engine.loading.files import LARGE, SMALL, check_file, one_line, read_json_if_any
 from magicdec.engine.loading.quiet import quiet_panics, quiet_transformers
 from magicdec.engine.text.tokenizer import Tokenizer, tokenizing
 
@@ -43,6 +43,7 @@ def read_tokenizer(folder: Path, vocab_size: int) -> Tokenizer:
 
 
 def _read_fast(folder: Path) -> Tokenizer:
+    check_file(folder / TOKENIZER, LARGE)
     with tokenizing(f"{folder / TOKENIZER} cannot be read"), quiet_panics():
         backend = Backend.from_file(str(folder / TOKENIZER))
         bos_id = _bos_id(backend)
@@ -79,6 +80,7 @@ def _bos_id(backend: Backend) -> int | None:
 def _chat_template(folder: Path, config: dict[str, Any]) -> str | None:
     file = folder / "chat_template.jinja"
     if file.exists():
+        check_file(file, SMALL)
         try:
             return file.read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
@@ -101,6 +103,9 @@ def _chat_template(folder: Path, config: dict[str, Any]) -> str | None:
 def _convert(folder: Path) -> Tokenizer:
     from transformers import AutoTokenizer
 
+    for path in folder.iterdir():  # which of them it reads is the library's secret
+        if path.suffix in (".json", ".txt", ".model", ".jinja"):
+            check_file(path, LARGE)
     try:
         with quiet_transformers(), tokenizing(), quiet_panics():
             loaded = AutoTokenizer.from_pretrained(folder, local_files_only=True)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from magicdec.engine.errors import ModelError
 from magicdec.engine.harmless import shown
-from magicdec.engine.loading.files import one_line, read_json
+from magicdec.engine.loading.files import LONGEST_NAME, check_file, one_line, read_json
 from magicdec.engine.loading.shapes import Shape, check_shapes, required_shapes
 from magicdec.engine.model.spec import ModelSpec
 
@@ -33,6 +33,7 @@ class Weights(Mapping[str, Tensor]):
         self.stamps: list[tuple[str, int, int]] = []
         self._file_of: dict[str, Any] = {}
         for path in files:
+            check_file(path)
             try:
                 with path.open("rb"):  # the library calls "missing" whatever it cannot open
                     pass
@@ -134,10 +135,17 @@ def _weight_files(folder: Path) -> list[Path]:
 
 def _inside(folder: Path, file: object) -> Path:
     """The path of an index's file. Raises ModelError where it is none of the folder."""
-    path = Path(file) if isinstance(file, str) and "\0" not in file else None
+    path = Path(file) if isinstance(file, str) and _is_name(file) else None
     if path is None or path.is_absolute() or ".." in path.parts or not path.name:
         raise ModelError(
             f"{folder / INDEX} names the weights file {shown(file)}, which is not in the folder; "
             "copy or download the whole model again"
         )
     return folder / path
+
+
+def _is_name(text: str) -> bool:
+    try:
+        return 0 < len(text.encode()) <= LONGEST_NAME and "\0" not in text
+    except UnicodeEncodeError:  # half a character
+        return False

@@ -13,8 +13,9 @@ from magicdec.engine.model.trained import scaled_window
 
 SUPPORTED = ("llama", "mistral", "qwen2", "qwen3")
 MOST_LAYERS, MOST_SIZE = 10_000, 2**31 - 1  # beyond all models; what is larger is damage
-#: transformers' name of a mistral whose file lists its layers' kinds (layer_types).
+#: transformers' name of a mistral whose file lists its layers' kinds (layer_types); some say it.
 _OTHER_NAMES = {"ministral": "mistral"}
+READABLE = (*SUPPORTED, *_OTHER_NAMES)  # as files say it
 ROPE_TYPES = ("default", "linear", "dynamic", "llama3", "yarn")
 
 
@@ -127,7 +128,7 @@ class ModelSpec:
         if kind not in SUPPORTED:
             raise ModelError(
                 f"architecture {kind!r} is not supported; "
-                f"choose a model of type {', '.join(SUPPORTED)}"
+                f"choose a model of type {', '.join(READABLE)}"
             )
         layers = config.num_hidden_layers
         # A llama model has none: see `loading.layer_kinds`.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from magicdec.engine.errors import require
 from magicdec.engine.harmless import clean, shown
 from magicdec.engine.text.tokenizer import Tokenizer
 
@@ -30,3 +31,13 @@ def idle_stops(tokenizer: Tokenizer, stops: Sequence[str]) -> Iterator[str]:
                 f"stop {shown(stop)} is never found: it holds the special token "
                 f"{shown(inside[0])}, which no text shows; give that token alone"
             )
+
+
+def require_stops(tokens: Sequence[int], vocabulary: int) -> None:
+    """Raises ConfigError for a stop token that a model of so many tokens never says."""
+    for token in tokens:
+        require(
+            token < vocabulary,
+            f"stop-token {token} is beyond the model's vocabulary of {vocabulary:,} tokens; give "
+            f"one below {vocabulary}, or a text with --stop",
+        )

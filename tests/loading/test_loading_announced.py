@@ -109,23 +109,45 @@ def test_what_disagrees_is_read_as_transformers_does(make, config, change, tied,
     assert any(said in line for line in warnings) if said else not warnings
 
 
+@pytest.mark.parametrize("kind", ["mistral", "ministral"])
 @pytest.mark.parametrize("cut", [None, 4])
 @pytest.mark.parametrize("kinds", [None, [FULL] * 2, [FULL, SLIDING], [SLIDING] * 2])
-def test_a_mistral_that_lists_its_layers_is_read_as_transformers_does(make, kinds, cut) -> None:
-    """Which calls it another architecture then, that computes the same."""
+def test_a_mistral_that_lists_its_layers_is_read_as_transformers_does(
+    make, kinds, cut, kind
+) -> None:
+    """Which calls it another architecture then, that computes the same; a file may, too."""
     config = {"sliding_window": cut, "layer_types": kinds}
-    folder = make(config, kind="mistral")
+    folder = make(config, kind=kind)
     if cut is None and SLIDING in (kinds or ()):
         with pytest.raises(ModelError, match="says no window for them"):
             open_checkpoint(str(folder))
         return
     spec = open_checkpoint(str(folder)).spec
-    listed = kinds or [SLIDING] * 2
+    listed = kinds or [SLIDING] * 2  # without a window they see all
     assert spec.model_type == "mistral"
     assert spec.windows == tuple(cut if kind == SLIDING else None for kind in listed)
     if cut is not None:  # transformers' class fails without a window, though no layer needs one
         same, warnings = logits_agree(folder)
         assert same and not warnings
+
+
+@pytest.mark.parametrize(
+    ("ids", "said"),
+    [
+        (None, ""),  # a base model that ends nowhere, as transformers has it
+        ([2], ""),
+        ([], "names as end of text (eos_token_id) none; rows end at"),
+        (9999, "(eos_token_id) 9999, which is no token of its {}; rows end at"),
+        (-1, "(eos_token_id) -1, which is no token of its {}; rows end at"),
+        ([2, 9999], "(eos_token_id) 9999, which is no token of its {}"),
+    ],
+)
+def test_ends_that_no_row_reaches_are_said(make, ids, said) -> None:
+    folder = make({"eos_token_id": ids})
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": ids}))
+    opened = open_checkpoint(str(folder))
+    said = said.format(opened.spec.vocab_size)
+    assert [said in line for line in opened.notices] == ([True] if said else [])
 
 
 @pytest.mark.parametrize("flag", ["attention_bias", "mlp_bias"])

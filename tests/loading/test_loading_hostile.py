@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import struct
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 
 from magicdec.cli.main import run_command_line
 from magicdec.engine.errors import ModelError
+from magicdec.engine.loading.gguf_kinds import _ITEMS, _KINDS
 from magicdec.engine.loading.opening import open_checkpoint
 from magicdec.engine.model.rope import Rope
 
@@ -82,7 +84,8 @@ def test_ends_that_are_no_tokens(ids: Any, save: Save) -> None:
 
 
 @pytest.mark.parametrize(
-    "place", ["../other.safetensors", "/etc/passwd", "a/../../b", "", 5, ["x"], "a\0b", "x" * 300]
+    "place",
+    ["../other.safetensors", "/etc/passwd", "a/../../b", "", 5, ["x"], "a\0b", "x" * 300, "\ud800"],
 )
 def test_an_index_cannot_leave_its_folder(place: Any, save: Save, tmp_path: Path) -> None:
     folder = save(max_shard_size="20KB")
@@ -156,6 +159,41 @@ def test_a_gguf_that_says_it_holds_more_than_it_does(content: bytes, tmp_path: P
 def test_a_gguf_with_a_number_that_no_model_has(key: str, value: Any, gguf_file: Make) -> None:
     file, _ = gguf_file(metadata={key: value})
     refused(file)
+
+
+ODD = ["text", 7, 2.5, True, [1, 2], ["a"], [2.5]]
+
+
+@pytest.mark.parametrize("key", list(_KINDS) + list(_ITEMS))
+def test_a_gguf_with_a_value_of_another_kind(key: str, gguf_file: Make) -> None:
+    for value in ODD:
+        known = value[0] if isinstance(value, list) else value
+        if type(known) in (_KINDS | _ITEMS)[key] and isinstance(value, list) == (key in _ITEMS):
+            continue
+        file, _ = gguf_file(metadata={key: value})
+        assert f"{key} = " in refused(file)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        array_of(2**32, kind=0),
+        array_of(2**30),
+        array_of(2**30, kind=9),
+        b"GGUF" + struct.pack("<IQQ", 3, 2**27, 0),
+        b"GGUF" + struct.pack("<IQQ", 3, 0, 2**27),
+        b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 2**32),
+    ],
+)
+def test_a_gguf_that_is_as_long_as_it_says(head: bytes, tmp_path: Path) -> None:
+    """And still holds more than any model: it takes no memory, and no minute."""
+    file = tmp_path / "hostile.gguf"
+    with file.open("wb") as sparse:
+        sparse.write(head)
+        sparse.truncate(2**34)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert "is not a complete GGUF file" in refused(file)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**18  # KiB
 
 
 def test_an_unreadable_gguf_is_no_full_disk(gguf_file: Make, monkeypatch: Any) -> None:
@@ -282,3 +320,41 @@ def test_a_library_that_panics_is_one_line(save: Save) -> None:
     for use in (lambda: checkpoint.tokenizer.encode("a"), lambda: checkpoint.tokenizer.decode([1])):
         with pytest.raises(ModelError, match=r"tokenizer cannot be used .index out of bounds"):
             use()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["config.json", "generation_config.json", "model.safetensors", "model.safetensors.index.json",
+     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["endless", "pipe", "huge"])
+def test_a_file_that_never_ends_or_never_answers(name: str, kind: str, save: Save) -> None:
+    folder = save()
+    file = folder / name
+    if name.endswith("index.json"):
+        (folder / "model.safetensors").unlink()
+    file.unlink(missing_ok=True)
+    match kind:
+        case "endless":
+            file.symlink_to("/dev/zero")
+        case "pipe":
+            os.mkfifo(file)
+        case "huge":
+            with file.open("wb") as sparse:
+                sparse.truncate(2**40)
+    message = refused(folder)
+    said = {"endless": "is a device", "pipe": "is a pipe", "huge": "has 1,099,511,627,776 bytes"}
+    assert said[kind] in message or (kind, name) == ("huge", "model.safetensors")
+
+
+def test_a_vocabulary_to_be_converted_that_never_ends(save: Save) -> None:
+    folder = save()
+    (folder / "tokenizer.json").unlink()
+    (folder / "vocab.json").write_text("{}")
+    (folder / "merges.txt").symlink_to("/dev/zero")
+    assert "merges.txt is a device" in refused(folder)
+
+
+def test_a_model_that_is_a_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "model.gguf")
+    assert "is a pipe" in refused(tmp_path / "model.gguf")

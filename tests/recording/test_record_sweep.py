@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -152,3 +153,17 @@ def test_a_sweep_beside_other_programs_says_so(
     profile = read_profile(path)
     assert "other programs took 48% of the CPUs" in profile.warnings[0]
     assert all(cell.disturbed and cell.others == 0.48 for cell in profile.cells)
+
+
+def test_what_the_session_has_to_say_is_said(
+    record: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """Kernels that cannot be kept make every cell slower; prefills that cannot, the next sweep."""
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("MAGICDEC_CACHE_DIR", str(tmp_path / "file"))
+    grid = ("--context", "60", "--gamma", "1", "--budget", "40", "--max-new-tokens", "4")
+    assert record("-o", str(tmp_path / "sweep.jsonl"), grid=grid) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert [line for line in said if "slower sdpa" in line and "Not a directory" in line]
+    assert len([line for line in said if "prefills could not be stored" in line]) == 1
+    assert not any("make room" in line for line in said)  # the disk is not full
