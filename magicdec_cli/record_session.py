@@ -179,8 +179,7 @@ def record_session(plan: RecordPlan, display: Display) -> int:
         dtype=str(environment["dtype"]),
         kv_dtype=str(environment["kv_dtype"]),
         documents=tuple(
-            Source(last_part(name), None, digest)
-            for name, digest in digests(documents).items()
+            Source(last_part(name), None, digest) for name, digest in digests(documents).items()
         ),
         max_new_tokens=plan.base.max_new_tokens,
         conditions=conditions_of(asdict(settings), plan.base.tree_rates),

@@ -8,7 +8,7 @@ from typing import Any
 
 from magicdec.engine.bounded import read_bounded
 from magicdec.engine.errors import ConfigError
-from magicdec.profiles.costs.strict_toml import MOST_COUNT
+from magicdec.profiles.storage.typed import MOST_COUNT
 
 MOST_BYTES = 16 * 2**20
 #: Nodes at which a child must have been tried for its rate to be believed.
