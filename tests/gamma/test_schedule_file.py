@@ -53,6 +53,7 @@ def test_what_is_written_is_read_back(given):
         (GOOD.replace("batch = 1\n", ""), "'batch' is missing"),
         (GOOD.replace("1000", "99999999999"), "up to 1,000,000,000, got"),
         (GOOD + GOOD.split("\n", 1)[1], "two entries for batch and context"),
+        (GOOD + GOOD.split("\n", 1)[1] * 10_000, "up to 10,000, got a list of 10001 items"),
         ("gamma = [1, 2]\n" + GOOD.split("\n")[0], "must be a table"),
         ("not toml", "not valid TOML"),
         ("a = " + "[" * 3000, "not valid TOML"),
