@@ -48,7 +48,7 @@ def test_it_reads_what_fits():
         ({"size": math.inf}, "'size' must be a number up to 1e+20, got inf"),
         ({"size": 0}, "'size' must be a number above 0, got 0"),
         ({"size": 1e-300}, "'size' must be 0, or from 1e-15 to 1e+20 in size, got 1e-300"),
-        ({"size": 10**5000}, "'size' must be a number that can be counted, got an integer of"),
+        ({"size": 10**5000}, ", got an integer of 16610 bits"),
         ({"size": True}, "'size' must be a number, got true"),
         ({"count": True}, "'count' must be a whole number, got true"),
         ({"count": 1.0}, "'count' must be a whole number, got 1.0"),
