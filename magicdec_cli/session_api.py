@@ -20,7 +20,6 @@ from magicdec.engine.report import RunReport
 from magicdec.engine.request import Request
 from magicdec.engine.text.documents import digests
 from magicdec.engine.verdict import Losslessness
-from magicdec.profiles.costs.shapes import ModelShape
 
 if TYPE_CHECKING:
     from magicdec.cli.tune_session import TuneOutcome
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from magicdec.engine.session import Session as EngineSession
     from magicdec.engine.text.documents import Document
     from magicdec.engine.text.workloads.workload import Workload
+    from magicdec.profiles.costs.shapes import ModelShape
     from magicdec.profiles.tuning.verifying import Watch
 
 #: Called with what is being done and the done share of it, None when it cannot be known.
@@ -108,6 +108,7 @@ class OpenedSession:
 
     def facts(self) -> Facts:
         from magicdec.kernels.linear import int8_unsupported
+        from magicdec.profiles.costs.shapes import ModelShape
 
         session = self._session
         spec = session.model.spec

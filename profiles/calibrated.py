@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
 
 from magicdec.profiles.costs.hardware import Hardware
 from magicdec.profiles.costs.shapes import ModelShape
+from magicdec.profiles.storage.typed import MOST, Amount, Count, Name, Share
 
 #: What a fingerprint holds, with the words that name it in messages.
 FINGERPRINT = {
@@ -23,7 +27,7 @@ LATER = ("identity", "machine")
 
 BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}  # of an element of a dtype
 
-Fingerprint = Mapping[str, str | int]
+Fingerprint = Mapping[str, Name | Annotated[int, Meta(ge=1, le=2**53)]]
 
 
 def fingerprint_of(environment: Mapping[str, object]) -> Fingerprint:
@@ -41,9 +45,9 @@ def brief(key: str, value: object) -> str:
 class Selection:
     """What choosing and copying one row's entries takes, once: fixed_s + token_s · S."""
 
-    selector: str
-    fixed_s: float
-    token_s: float
+    selector: Name
+    fixed_s: Amount
+    token_s: Amount
 
     def seconds(self, context: float) -> float:
         return self.fixed_s + self.token_s * context
@@ -54,27 +58,27 @@ class Accepted:
     """Acceptance seen in real steps. `rates` are conditional: of the draft tokens at position i
     before which all were accepted, the share that was accepted too."""
 
-    selector: str
-    budget: int
-    weights: str  # that drafted
-    drafted: int  # tokens the rates were counted from
-    rates: tuple[float, ...]
+    selector: Name
+    budget: Count
+    weights: Name  # that drafted
+    drafted: Count  # tokens the rates were counted from
+    rates: Annotated[tuple[Share, ...], Meta(min_length=1)]
 
 
 @dataclass(frozen=True, slots=True)
 class Residuals:
     """How far measured passes of one kind lie from the fit: of |predicted ÷ measured − 1|."""
 
-    kind: str
-    passes: int
-    median: float
-    p90: float
-    bias: float
+    kind: Name
+    passes: Count
+    median: Amount
+    p90: Amount
+    bias: Annotated[float, Meta(ge=-1, le=MOST)]
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    created: str  # ISO date and time, UTC
+    created: Name  # ISO date and time, UTC
     fingerprint: Fingerprint
     model: ModelShape
     hardware: Hardware

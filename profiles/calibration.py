@@ -13,22 +13,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from magicdec.engine.errors import ConfigError
-from magicdec.engine.harmless import plain_words
+from magicdec.engine.harmless import plain_words, shown
 from magicdec.kernels.cachedir import cache_root, elsewhere
-from magicdec.profiles.calibrated import (
-    BYTES,
-    FINGERPRINT,
-    LATER,
-    Accepted,
-    Calibration,
-    Fingerprint,
-    Residuals,
-    Selection,
-)
-from magicdec.profiles.costs.hardware import Constants, Device, Hardware
-from magicdec.profiles.costs.shapes import ModelShape
-from magicdec.profiles.costs.strict_toml import Fields
+from magicdec.profiles.calibrated import BYTES, FINGERPRINT, LATER, Calibration, Fingerprint
+from magicdec.profiles.costs.hardware import Constants
 from magicdec.profiles.replacing import replacing
+from magicdec.profiles.storage.typed import decoded
 
 SCHEMA = "magicdec.calibration/1"
 LARGEST = 1_000_000  # bytes of a file
@@ -127,9 +117,12 @@ def read_calibration(path: Path) -> Calibration:
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:
         raise ConfigError(f"{path}: no calibration of schema {SCHEMA}; delete it and {AGAIN}")
     try:
-        return _calibration(Fields(str(path), data))
+        del data["schema"]
+        calibration = decoded(Calibration, data, str(path), whole=(Calibration, Constants))
+        _check_fingerprint(calibration.fingerprint, f"{path}: fingerprint")
     except ConfigError as error:
         raise ConfigError(f"{error}; delete it and {AGAIN}") from None
+    return calibration
 
 
 def _differences(calibration: Calibration, current: Fingerprint) -> int:
@@ -140,100 +133,13 @@ def _refuse(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number")
 
 
-def _calibration(top: Fields) -> Calibration:
-    top.only({field.name for field in dataclasses.fields(Calibration)} | {"schema"})
-    return Calibration(
-        created=top.text("created"),
-        fingerprint=_fingerprint(top.table("fingerprint")),
-        model=_model(top.table("model")),
-        hardware=_hardware(top.table("hardware")),
-        selections=tuple(_selection(item) for item in _items(top, "selections")),
-        acceptances=tuple(_accepted(item) for item in _items(top, "acceptances")),
-        residuals=tuple(_residuals(item) for item in _items(top, "residuals")),
-    )
-
-
-def _items(top: Fields, key: str) -> list[Fields]:
-    return top.tables(key) if top.data.get(key) != [] else []
-
-
-def _names(kind: Any) -> dict[str, None]:
-    """Field names, in order."""
-    return {field.name: None for field in dataclasses.fields(kind)}
-
-
-def _fingerprint(table: Fields) -> Fingerprint:
-    table.only(set(FINGERPRINT))
-    found: dict[str, str | int] = {}
+def _check_fingerprint(found: Fingerprint, where: str) -> None:
     for key in FINGERPRINT:
-        if key in LATER and key not in table.data:
-            continue
-        number = isinstance(table.data.get(key), int)
-        found[key] = table.count(key) if number else table.text(key)
+        if key not in found and key not in LATER:
+            raise ConfigError(f"{where}: {key!r} is missing")
+    for key in found:
+        if key not in FINGERPRINT:
+            raise ConfigError(f"{where}: unknown key {shown(key)}")
     for key in ("dtype", "kv_dtype"):
         if found[key] not in BYTES:
-            raise ConfigError(f"{table.where}: {key!r} must be one of {', '.join(BYTES)}")
-    return found
-
-
-def _model(table: Fields) -> ModelShape:
-    table.only(set(_names(ModelShape)))
-    others = ("name", "tied", "source")
-    sizes = {name: table.count(name) for name in _names(ModelShape) if name not in others}
-    return ModelShape(
-        name=table.text("name"), **sizes, tied=table.flag("tied", False),
-        source=table.text("source", ""),
-    )  # fmt: skip
-
-
-def _hardware(table: Fields) -> Hardware:
-    table.only(set(_names(Hardware)))
-    sheet = table.table("device").only(set(_names(Device)))
-    rates = {
-        key: sheet.number(key, low=0, above=True) for key in ("memory_bytes", "bandwidth", "flops")
-    }
-    kinds = table.table("by_weights")
-    return Hardware(
-        Device(sheet.text("name"), **rates, source=sheet.text("source", "")),
-        count=table.count("count", 1),
-        constants=_constants(table.table("constants")),
-        by_weights={kind: _constants(kinds.table(kind)) for kind in kinds.data},
-        provenance=table.text("provenance", ""),
-    )
-
-
-def _constants(table: Fields) -> Constants:
-    table.only(set(_names(Constants)))
-    values = {}
-    for name in _names(Constants):
-        if name.endswith("_efficiency"):
-            values[name] = table.number(name, low=0, high=1, above=True)
-        else:
-            values[name] = table.number(name, low=1 if name == "overlap" else 0)
-    return Constants(**values)
-
-
-def _selection(table: Fields) -> Selection:
-    table.only(set(_names(Selection)))
-    seconds = {name: table.number(name, low=0) for name in ("fixed_s", "token_s")}
-    return Selection(table.text("selector"), **seconds)
-
-
-def _accepted(table: Fields) -> Accepted:
-    table.only(set(_names(Accepted)))
-    rates = table.data.get("rates")
-    if not isinstance(rates, list) or not rates:
-        raise ConfigError(f"{table.where}: 'rates' must be a list of numbers, got {rates!r}")
-    numbered = Fields(table.where, {f"rates {i}": rate for i, rate in enumerate(rates, 1)})
-    return Accepted(
-        table.text("selector"), table.count("budget"), table.text("weights"),
-        table.count("drafted"), tuple(numbered.number(k, low=0, high=1) for k in numbered.data),
-    )  # fmt: skip
-
-
-def _residuals(table: Fields) -> Residuals:
-    table.only(set(_names(Residuals)))
-    return Residuals(
-        table.text("kind"), table.count("passes"), table.number("median", low=0),
-        table.number("p90", low=0), table.number("bias", low=-1),
-    )  # fmt: skip
+            raise ConfigError(f"{where}: {key!r} must be one of {', '.join(BYTES)}")

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from magicdec.engine.gamma.auto import Auto
 from magicdec.engine.gamma.policy import FIXED, MOST_CHOSEN, Adaptive, GammaPolicy, Schedule
-from magicdec.profiles.gamma_schedule import read_schedule
 
 CHOOSING: tuple[GammaPolicy, ...] = (Auto(), Adaptive())
 
@@ -18,7 +17,7 @@ def policy_of(name: str) -> GammaPolicy:
     Raises ConfigError for a file that is none.
     """
     known = {policy.name: policy for policy in (FIXED, *CHOOSING)}
-    return known.get(name) or read_schedule(Path(name))
+    return known.get(name) or _schedule(name)
 
 
 def most_of(name: str) -> int:
@@ -26,7 +25,7 @@ def most_of(name: str) -> int:
     ConfigError."""
     if any(policy.name == name for policy in CHOOSING):
         return MOST_CHOSEN
-    return read_schedule(Path(name)).most
+    return _schedule(name).most
 
 
 def told_apart(name: str, policy: GammaPolicy | None = None) -> str:
@@ -38,3 +37,9 @@ def told_apart(name: str, policy: GammaPolicy | None = None) -> str:
         return name
     entries = sorted((entry.batch, entry.context, entry.gamma) for entry in policy.entries)
     return f"{name}@{hashlib.sha256(repr(entries).encode()).hexdigest()[:6]}"
+
+
+def _schedule(name: str) -> Schedule:
+    from magicdec.profiles.gamma_schedule import read_schedule  # `--help` decodes no file
+
+    return read_schedule(Path(name))

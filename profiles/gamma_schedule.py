@@ -14,18 +14,34 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from magicdec.engine.config import MAX_GAMMA
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.gamma.policy import Entry, Schedule
 from magicdec.engine.harmless import clean, last_part, shown
-from magicdec.profiles.costs.strict_toml import Fields, parse_toml, read_toml
+from magicdec.profiles.costs.strict_toml import parse_toml, read_toml
+from magicdec.profiles.storage.typed import Count, decoded
 
 SCHEMA = "magicdec.gamma/1"
 MOST_ENTRIES = 10_000
-KEYS = {"batch", "context", "gamma"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    batch: Count
+    context: Count
+    gamma: Annotated[int, Meta(ge=0, le=MAX_GAMMA)]
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    schema: str
+    gamma: Annotated[tuple[_Table, ...], Meta(min_length=1, max_length=MOST_ENTRIES)]
 
 
 def read_schedule(path: Path) -> Schedule:
@@ -50,24 +66,14 @@ def schedule_text(entries: Iterable[Entry]) -> str:
 
 
 def _schedule(where: str, data: Mapping[str, Any], source: str) -> Schedule:
-    top = Fields(where, data)
     if data.get("schema") != SCHEMA:
         got = shown(data["schema"]) if isinstance(data.get("schema"), str) else "none"
         raise ConfigError(
             f"{where}: no schedule of γ: schema must be {SCHEMA!r}, got {got}; "
             "`magicdec profile export --to magicdec` writes one"
         )
-    tables = top.only({"schema", "gamma"}).tables("gamma")
-    if len(tables) > MOST_ENTRIES:
-        raise ConfigError(f"{where}: has {len(tables):,} entries, at most {MOST_ENTRIES:,} count")
+    tables = decoded(_File, data, where).gamma
     try:
-        return Schedule(tuple(map(_entry, tables)), source)
+        return Schedule(tuple(Entry(t.batch, t.context, t.gamma) for t in tables), source)
     except ConfigError as error:
         raise error if str(error).startswith(where) else ConfigError(f"{where}: {error}") from None
-
-
-def _entry(table: Fields) -> Entry:
-    table.only(KEYS)
-    return Entry(
-        table.count("batch"), table.count("context"), table.whole("gamma", low=0, high=MAX_GAMMA)
-    )

@@ -13,10 +13,10 @@ from magicdec.engine.draft_spec import DraftSpec
 from magicdec.engine.errors import ConfigError, require
 from magicdec.engine.harmless import clean
 from magicdec.profiles.costs.acceptance import AcceptanceRates, conditional_rates, pooled
-from magicdec.profiles.costs.strict_toml import MOST_COUNT
 from magicdec.profiles.storage.reading import MAX_BYTES, read_profile
 
 MOST_BYTES = 16 * 2**20
+MOST_COUNT = 10**9  # drafts that anybody counts
 RECORD = "a record of `magicdec run --json`, or a profile"
 #: Nodes of a tree at which a child must have been tried for its rate to be believed.
 LEAST_TRIED = 10

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from magicdec.profiles.storage.locking import free, lock
+from magicdec.profiles.storage.locking import lock
 
 PREFIX, LOCK = ".magicdec-", ".magicdec-lock"
 
@@ -48,7 +48,7 @@ def _sweep(parent: Path) -> None:
     """Deletes folders whose lock nobody holds: a process that was killed let go of it."""
     for folder in parent.glob(f"{PREFIX}*"):
         with suppress(OSError), (folder / LOCK).open("rb") as file:
-            if free(file):
+            if lock(file, unknown=False):
                 shutil.rmtree(folder, ignore_errors=True)
 
 

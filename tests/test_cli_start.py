@@ -14,7 +14,7 @@ import pytest
 from magicdec.cli import interrupts, session_api
 from magicdec.cli.knobs import Settings
 
-HEAVY = ("torch", "transformers", "textual", "numpy")
+HEAVY = ("torch", "transformers", "textual", "numpy", "msgspec")
 PROBE = """
 import json, sys
 from magicdec.cli.main import run_command_line

@@ -5,20 +5,19 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
 
 from magicdec.engine.errors import ConfigError
-from magicdec.profiles.costs.hardware import Constants, Device, Hardware
-from magicdec.profiles.costs.strict_toml import Fields, read_toml
+from magicdec.profiles.costs.hardware import UNFITTED, Constants, Device, Hardware
+from magicdec.profiles.costs.strict_toml import read_toml
+from magicdec.profiles.storage.typed import Name, decoded
 
-CONSTANTS = tuple(field.name for field in dataclasses.fields(Constants))
 SHEET = {"memory_bytes": "bytes", "bandwidth": "bytes/s", "flops": "FLOP/s"}
-KEYS = {
-    "name", "aliases", *SHEET, "link", "source", "provenance", "constants", "constants_of",
-    "by_weights",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +29,26 @@ class Entry:
     constants_of: str | None = None  # the device that lends its constants to this unmeasured one
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Table(Device):
+    """An entry as it is written."""
+
+    aliases: tuple[str, ...] = ()
+    provenance: str = UNFITTED
+    constants: Constants | None = None
+    constants_of: Name | None = None
+    by_weights: Mapping[str, Constants] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    hardware: Annotated[tuple[_Table, ...], Meta(min_length=1)]
+
+
 def read_hardware(path: Path) -> list[Entry]:
     """The [[hardware]] tables of `path`. Raises ConfigError."""
-    top = Fields(str(path), read_toml(path)).only({"hardware"})
-    return [_entry(table.only(KEYS)) for table in top.tables("hardware")]
+    tables = decoded(_File, read_toml(path), str(path)).hardware
+    return [_entry(table, f"{path}: hardware {i}") for i, table in enumerate(tables, 1)]
 
 
 def write_hardware(entries: Iterable[Hardware | Entry]) -> str:
@@ -42,32 +57,17 @@ def write_hardware(entries: Iterable[Hardware | Entry]) -> str:
     return "\n".join("\n".join(_lines(entry)) + "\n" for entry in tables)
 
 
-def _entry(table: Fields) -> Entry:
-    sheet = {key: table.number(key, low=0, above=True) for key in SHEET}
-    link = table.number("link", low=0, above=True) if "link" in table.data else math.inf
-    device = Device(name=table.text("name"), **sheet, link=link, source=table.text("source", ""))
-    lender = table.text("constants_of") if "constants_of" in table.data else None
-    if lender and ("constants" in table.data or "by_weights" in table.data):
-        raise ConfigError(f"{table.where}: has both 'constants_of' and constants; keep one")
-    by_weights = table.table("by_weights")
+def _entry(table: _Table, where: str) -> Entry:
+    if table.constants_of and (table.constants or table.by_weights):
+        raise ConfigError(f"{where}: has both 'constants_of' and constants; keep one")
+    device = Device(*(getattr(table, part.name) for part in dataclasses.fields(Device)))
     hardware = Hardware(
         device,
-        constants=_constants(table.table("constants")),
-        by_weights={kind: _constants(by_weights.table(kind)) for kind in by_weights.data},
-        provenance=table.text("provenance", Hardware(device).provenance),
+        constants=table.constants or Constants(),
+        by_weights=table.by_weights,
+        provenance=table.provenance,
     )
-    return Entry(hardware, table.texts("aliases"), lender)
-
-
-def _constants(table: Fields) -> Constants:
-    table.only(set(CONSTANTS))
-    values = {}
-    for name in table.data:
-        if name.endswith("_efficiency"):
-            values[name] = table.number(name, low=0, high=1, above=True)
-        else:
-            values[name] = table.number(name, low=1 if name == "overlap" else 0)
-    return Constants(**values)
+    return Entry(hardware, table.aliases, table.constants_of)
 
 
 def _lines(entry: Entry) -> list[str]:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from magicdec.profiles.storage.typed import Count, Name
+
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
     """Sizes of a decoder of the Llama family, as its Hugging Face configuration gives them."""
 
-    name: str
-    layers: int
-    hidden: int
-    intermediate: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    vocab: int
-    max_position: int  # the trained context window
+    name: Name
+    layers: Count
+    hidden: Count
+    intermediate: Count
+    heads: Count
+    kv_heads: Count
+    head_dim: Count
+    vocab: Count
+    max_position: Count  # the trained context window
     tied: bool = False  # the output head is the embedding matrix
     source: str = ""
 

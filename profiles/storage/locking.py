@@ -1,4 +1,8 @@
-"""One writer of a file at a time. A killed process leaves no lock behind."""
+"""One writer of a file at a time. A killed process leaves no lock behind.
+
+The file itself is locked, which not every `filelock` can without emptying it; a lock beside it
+would be litter in the user's folder, of which earlier versions know nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,29 +10,17 @@ import sys
 from typing import BinaryIO
 
 
-def free(file: BinaryIO) -> bool:
-    """Whether nobody has it, as far as locks can tell; False where there are none."""
+def lock(file: BinaryIO, *, unknown: bool = True) -> bool:
+    """Until the file is closed. False when somebody else has it; `unknown` where there are no
+    locks: Windows, some network disks."""
     if sys.platform == "win32":
-        return False
-    import fcntl
-
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
-def lock(file: BinaryIO) -> bool:
-    """Until the file is closed. False when somebody else has it; True where there are no locks."""
-    if sys.platform == "win32":
-        return True
+        return unknown
     import fcntl
 
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a file system without locks
-        return True
+    except OSError:
+        return unknown
     return True

@@ -52,6 +52,12 @@ def test_the_one_that_holds_is_found_then_the_nearest(calibration):
     assert load_calibration() == newer, "the newest where nothing else is known"
 
 
+def test_a_model_of_billions_is_read_back(calibration):
+    made = calibration(parameters=8_030_261_248)
+    save_calibration(made)
+    assert load_calibration() == made
+
+
 def test_what_differs_is_named(calibration):
     made = calibration()
     assert made.stale_because(made.fingerprint) == ""
@@ -70,12 +76,15 @@ def test_what_differs_is_named(calibration):
         (lambda d: json.dumps([d]), "no calibration of schema"),
         (lambda d: json.dumps({**d, "schema": "magicdec.calibration/9"}), "no calibration of"),
         (lambda d: json.dumps({**d, "extra": 1}), "unknown key 'extra'"),
-        (lambda d: json.dumps({k: v for k, v in d.items() if k != "model"}), "'layers' is"),
+        (lambda d: json.dumps({k: v for k, v in d.items() if k != "model"}), "'model' is missing"),
         (lambda d: json.dumps(d).replace('"layers": 30', '"layers": -3'), "'layers'"),
         (lambda d: json.dumps(d).replace("0.8,", "1.8,", 1), "efficiency' must be"),
         (lambda d: json.dumps(d).replace("0.0003", "1e999"), "layer_s"),
         (lambda d: json.dumps(d).replace("[0.6]", '["much"]'), "'rates 1'"),
         (lambda d: json.dumps(d).replace("[0.6]", "[]"), "'rates'"),
+        (lambda d: json.dumps(d).replace('"threads": 2', '"threads": true'), ": threads must"),
+        (lambda d: json.dumps(d).replace('"threads": 2', '"treads": 2'), "'threads' is missing"),
+        (lambda d: json.dumps(d).replace('"launch_s"', '"lunch_s"'), "'launch_s' is missing"),
         (lambda d: json.dumps(d).replace('"dtype": "float32"', '"dtype": "fp4"'), "'dtype'"),
         (lambda d: json.dumps(d).replace('"selections": [', '"selections": [3, '), "selections 1"),
     ],
