@@ -16,6 +16,7 @@ from magicdec.engine.loading.cache import lock_path as models_lock
 from magicdec.engine.loading.files import one_line
 from magicdec.engine.prefill_files import ABOUT, SUFFIX, lock_path, prefills_folder
 from magicdec.kernels import library
+from magicdec.kernels.cachedir import kept_text
 from magicdec.kernels.locks import Timeout, held, who
 
 _PATIENCE = 1.0  # seconds
@@ -91,7 +92,10 @@ def _clearing(path: Path, lock: Path) -> Iterator[None]:
             f"{path} is being written by {who(lock)}; try again when that has finished"
         ) from None
     except OSError as error:
-        raise MagicdecError(f"cannot clear {path} ({one_line(error)}); delete it by hand") from None
+        reason = error.strerror or one_line(error)
+        raise MagicdecError(
+            f"cannot clear {path} ({reason}); check its permissions, or delete it by hand"
+        ) from None
 
 
 def _remove(folder: Path) -> int:
@@ -113,7 +117,7 @@ def _folders(root: Path) -> list[Path]:
 
 def _prefills(folder: Path) -> Kept:
     try:
-        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        about = json.loads(kept_text(folder / ABOUT))
         name = str(about["model"])
         details = f"{about['dtype']}, KV {about['kv_dtype']}, {about['attention']}"
     except (OSError, ValueError, LookupError, TypeError, RecursionError):  # torn, or no such file

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from pathlib import Path
 
 import platformdirs
 
 OVERRIDE = "MAGICDEC_CACHE_DIR"
+_LARGEST = 2**24  # bytes
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _CLOSED = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG)
 
@@ -35,6 +37,15 @@ def cache_root() -> Path:
         if error.errno in _CLOSED:
             raise _unusable(str(root), os.strerror(error.errno)) from None
     return root
+
+
+def kept_text(path: Path) -> str:
+    """The text of a small file that is kept here. Raises OSError, also for what never ends or never
+    answers (a device, a pipe), and ValueError where it is no UTF-8."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST:
+        raise OSError(errno.EINVAL, "it is no file of that kind", str(path))
+    return path.read_text(encoding="utf-8")
 
 
 def elsewhere(error: OSError) -> str:

@@ -124,7 +124,7 @@ class _Part:
             k.dtype is torch.bfloat16, torch.get_num_threads(),
         )  # fmt: skip
         size = self._library.magicdec_attention_workspace(self._problem)
-        self._workspace = torch.empty(size, dtype=torch.uint8)
+        self._workspace = torch.empty(size, dtype=torch.uint8, device="cpu")
         self._problem.workspace = self._workspace.data_ptr()
 
 

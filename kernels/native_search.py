@@ -56,7 +56,7 @@ class NativeSearch(KeySearch):
         if scores.dtype is not torch.float32 or not scores.is_contiguous():
             return super().best(scores, rows, budget, sinks=sinks, recent=recent)
         n, heads, longest = scores.shape
-        out = torch.empty(n, heads, width, dtype=torch.int64)
+        out = scores.new_empty(n, heads, width, dtype=torch.int64)
         self._library.magicdec_best(
             scores.data_ptr(), out.data_ptr(), rows.ends.data_ptr(), n, heads, longest, width,
             sinks, recent, torch.get_num_threads(),
@@ -91,7 +91,8 @@ class NativeSearch(KeySearch):
             integers(*rows.lengths), strides(*query), strides(*keys.stride()[:3]), strides(),
             keys.dtype is torch.bfloat16, torch.get_num_threads(),
         )  # fmt: skip
-        workspace = torch.empty(self._library.magicdec_mass_workspace(problem), dtype=torch.uint8)
+        size = self._library.magicdec_mass_workspace(problem)
+        workspace = torch.empty(size, dtype=torch.uint8, device=keys.device)
         problem.workspace = workspace.data_ptr()
         return _Work(problem, workspace)
 

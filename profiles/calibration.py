@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.harmless import plain_words, shown
-from magicdec.kernels.cachedir import cache_root, elsewhere
+from magicdec.kernels.cachedir import cache_root, elsewhere, kept_text
 from magicdec.profiles.calibrated import BYTES, FINGERPRINT, LATER, Calibration, Fingerprint
 from magicdec.profiles.costs.hardware import Constants
 from magicdec.profiles.replacing import replacing
@@ -106,7 +106,7 @@ def read_calibration(path: Path) -> Calibration:
     try:
         if path.stat().st_size > LARGEST:
             raise ConfigError(f"{path}: larger than any calibration; delete it and {AGAIN}")
-        data = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
+        data = json.loads(kept_text(path), parse_constant=_refuse)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}; {AGAIN}") from error
     except (ValueError, RecursionError) as error:

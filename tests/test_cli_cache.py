@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -90,3 +91,21 @@ def test_a_model_that_is_being_converted_is_left_alone(
     (line,) = capsys.readouterr().err.splitlines()
     assert "tiny-0123" in line and f"process {pid}" in line
     assert list(cache.rglob("*.safetensors"))
+
+
+def test_pipes_and_devices_in_the_cache_are_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MAGICDEC_CACHE_DIR", str(tmp_path))
+    entry = "models/smollm2-135m-b179c9523d0e/entry.json"
+    for name in ("calibrations/a.json", entry, "prefills/x/about.json"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        os.mkfifo(tmp_path / name)
+    assert run_command_line(["calibrate", "--show"]) == 2
+    assert "a.json: cannot be read: it is no file of that kind" in capsys.readouterr().err
+    (tmp_path / "calibrations/a.json").unlink()
+    (tmp_path / "calibrations/a.json").symlink_to("/dev/zero")
+    assert run_command_line(["calibrate", "--show"]) == 2
+    assert run_command_line(["models", "list", "--format", "csv"]) == 0
+    assert run_command_line(["cache", "list", "--format", "csv"]) == 0
+    assert "unknown" in capsys.readouterr().out

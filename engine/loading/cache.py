@@ -18,7 +18,7 @@ from typing import Any
 from magicdec.engine.errors import ModelError
 from magicdec.engine.loading.files import one_line, read_json
 from magicdec.engine.loading.seals import MANIFEST, Check, fits, sealed
-from magicdec.kernels.cachedir import OVERRIDE, cache_root, elsewhere
+from magicdec.kernels.cachedir import OVERRIDE, cache_root, elsewhere, kept_text
 from magicdec.kernels.locks import Timeout, held, who
 
 SPEC = "spec.json"
@@ -41,7 +41,7 @@ def lock_path(entry: Path) -> Path:
 def is_complete(entry: Path, source: Source) -> bool:
     """Whether `entry` was made from `source` and its files are as they were written."""
     try:
-        manifest = json.loads((entry / MANIFEST).read_text(encoding="utf-8"))
+        manifest = json.loads(kept_text(entry / MANIFEST))
         seals = manifest["files"]
         return bool(manifest == _manifest(source, seals)) and fits(entry, seals)
     # Whatever another file holds: it is none that was written here.

@@ -20,6 +20,7 @@ from typing import Any
 
 from magicdec.engine.errors import WrongWeightsError
 from magicdec.engine.loading.files import one_line
+from magicdec.kernels.cachedir import kept_text
 
 MANIFEST = "entry.json"
 CHECKED = "checked.json"  # what large files looked like when their hash was right
@@ -130,7 +131,7 @@ def _fresh(noted: object, path: Path) -> bool:
 
 def _noted(entry: Path) -> dict[str, Any]:
     try:
-        found = json.loads((entry / CHECKED).read_text(encoding="utf-8"))
+        found = json.loads(kept_text(entry / CHECKED))
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
