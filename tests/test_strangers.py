@@ -4,6 +4,7 @@ writing where they may only read."""
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import warnings
 from collections.abc import Callable
@@ -540,3 +541,22 @@ def test_an_option_whose_type_makes_nothing_of_a_text_is_named():
         SELECTORS.create(name(Optional), {"many": "7"})
     with pytest.raises(ConfigError, match=r"Static: size must be int, got '9{20,60}…$"):
         SELECTORS.create(name(Static), {"size": "9" * 5000})
+
+
+def test_a_thread_that_a_stranger_leaves_behind_holds_no_process():
+    """Python waits for it at the end; what was registered for the end is done all the same."""
+    code = (
+        "import atexit, sys, threading, time; from magicdec.cli.main import main\n"
+        "threading.Thread(target=time.sleep, args=(600,)).start()\n"
+        "atexit.register(print, 'tidied', file=sys.stderr)\n"
+        "main(['config', 'show', '--format', 'csv', '--nonsense'] if sys.argv[1:] else "
+        "['terms'])"
+    )
+    for more, expected in ([], 0), (["x"], 2):
+        ended = subprocess.run(
+            [sys.executable, "-c", code, *more], capture_output=True, text=True, timeout=60,
+            check=False,
+        )  # fmt: skip
+        assert ended.returncode == expected
+        assert ended.stderr.endswith("tidied\n")
+        assert bool(ended.stdout) == (expected == 0)

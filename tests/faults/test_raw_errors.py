@@ -195,5 +195,14 @@ def test_a_number_of_thousands_of_digits(
             read()
 
 
+def test_what_else_a_message_says_stays() -> None:
+    with pytest.raises(ValueError, match="set_int_max") as python:
+        int(NINES)
+    line = one_line(ConfigError(f"the template fails: {python.value}; use --raw"))
+    assert line.startswith("the template fails: a whole number of thousands of digits")
+    assert line.endswith("; use --raw")
+    assert "sys." not in line
+
+
 def test_no_message_moves_the_cursor() -> None:
     assert one_line(ConfigError("a\x1b[2Jb")) == "a\ufffd[2Jb"
