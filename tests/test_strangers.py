@@ -560,3 +560,15 @@ def test_a_thread_that_a_stranger_leaves_behind_holds_no_process():
         assert ended.returncode == expected
         assert ended.stderr.endswith("tidied\n")
         assert bool(ended.stdout) == (expected == 0)
+
+
+def test_standard_output_that_a_stranger_closes_is_said_in_a_line():
+    code = (
+        "import sys; from magicdec.cli import main\n"
+        "main._run = lambda arguments: sys.stdout.close()\nmain.main([])"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 1
+    assert ended.stderr == "magicdec: cannot write to standard output: it was closed\n"
