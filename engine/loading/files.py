@@ -24,10 +24,17 @@ def user_path(text: str) -> Path:
         raise ConfigError(f"{text!r}: nobody here is called so; write the folder out") from None
 
 
+def read_file(path: Path) -> str:
+    """Its text. Raises OSError for a pipe or a device, too, whose reading might never end."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise OSError("it is a pipe or a device, no file")
+    return path.read_text(encoding="utf-8")
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """The object in `path`. Raises ModelError when it is missing or holds something else."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(read_file(path))
     except FileNotFoundError:
         raise ModelError(
             f"{path.parent} has no {path.name}; give a folder written by save_pretrained, "

@@ -9,7 +9,7 @@ from tokenizers import Tokenizer as Backend
 
 from magicdec.engine.errors import ModelError
 from magicdec.engine.harmless import shown
-from magicdec.engine.loading.files import one_line, read_json_if_any
+from magicdec.engine.loading.files import one_line, read_file, read_json_if_any
 from magicdec.engine.loading.quiet import quiet_panics, quiet_transformers
 from magicdec.engine.text.tokenizer import Tokenizer, tokenizing
 
@@ -80,7 +80,7 @@ def _chat_template(folder: Path, config: dict[str, Any]) -> str | None:
     file = folder / "chat_template.jinja"
     if file.exists():
         try:
-            return file.read_text(encoding="utf-8")
+            return read_file(file)
         except (OSError, ValueError) as error:
             raise ModelError(
                 f"{file} cannot be read ({one_line(error)}); copy or download it again, or delete "
