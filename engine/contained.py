@@ -5,6 +5,7 @@ Imports no torch: a plug-in may be loaded for a listing.
 
 from __future__ import annotations
 
+import io
 import sys
 import warnings
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
 
-from magicdec.engine.errors import ConfigError, MagicdecError, PluginError
+from magicdec.engine.errors import MagicdecError, PluginError
 from magicdec.engine.harmless import clean, plain_words
 
 LONGEST = 250  # characters of a stranger's message
@@ -33,6 +34,9 @@ class Contained(AbstractContextManager[None]):
     def __enter__(self) -> None:
         self._limit = sys.getrecursionlimit()
         self._before = None if self._lasting else _Surroundings()
+        self._stdout = sys.stdout
+        if not self._lasting:
+            sys.stdout = _Aside()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None,
@@ -41,14 +45,15 @@ class Contained(AbstractContextManager[None]):
         # First, and called from here: with the limit that was set, the next function may be one
         # too deep.
         sys.setrecursionlimit(self._limit)
+        sys.stdout = self._stdout
         if self._before is not None:
             self._before.put_back()
         if error is None or isinstance(error, KeyboardInterrupt):
             return
         if not isinstance(error, MagicdecError):
             raise PluginError(f"{self._what}: {reason_of(error)}") from error
-        if self._owner and isinstance(error, ConfigError) and self._owner not in str(error):
-            raise ConfigError(f"{self._owner}: {_shown(error)}") from error
+        if self._owner and self._owner not in str(error):
+            raise type(error)(f"{self._owner}: {_shown(error)}") from error
 
 
 def selector_failures(selector: str, where: str) -> Contained:
@@ -69,6 +74,20 @@ def _shown(error: BaseException) -> str:
         raise
     except BaseException:  # a stranger's `__str__` may leave, too
         return "its message cannot be shown"
+
+
+class _Aside(io.TextIOBase):
+    """What a stranger prints goes to stderr: stdout is for results, which others read. To close
+    it closes nothing."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def close(self) -> None:
+        pass
 
 
 class _Surroundings:

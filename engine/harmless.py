@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 
+_DIGITS = re.compile(r"Exceeds the limit \(\d+ digits\) for .*set_int_max_str_digits\(\)[\w ]*")
 NAME = 200  # characters of a name that are kept
 
 
@@ -37,10 +39,9 @@ def brief(value: object, limit: int = NAME) -> str:
 
 def plain_words(error: BaseException) -> str:
     """What it says; Python's advice to programmers on long integers is none to a user."""
-    said = str(error)
-    if "set_int_max_str_digits" in said:
-        return "a whole number of thousands of digits, which nothing here takes; shorten it"
-    return said
+    return _DIGITS.sub(
+        "a whole number of thousands of digits, which nothing here takes; shorten it", str(error)
+    )
 
 
 def shown(value: object) -> str:

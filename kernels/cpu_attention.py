@@ -108,7 +108,7 @@ class _Part:
         if layout != self._layout:
             self._prepare(blocks, k, v)
             self._layout = layout
-        out = torch.empty(blocks.shape, dtype=torch.float32)
+        out = blocks.new_empty(blocks.shape, dtype=torch.float32)
         self._library.magicdec_attention(
             self._problem, blocks.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr()
         )

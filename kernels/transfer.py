@@ -16,5 +16,5 @@ def to_device(values: Sequence[Any], device: torch.device) -> Tensor:
     memory is queued like any other.
     """
     if device.type == "cpu":
-        return torch.tensor(values)
+        return torch.tensor(values, device=device)
     return torch.tensor(values, pin_memory=True).to(device, non_blocking=True)

@@ -15,6 +15,7 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from types import FrameType
 
@@ -23,6 +24,7 @@ DEFAULTS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SI
 if hasattr(signal, "SIGHUP"):  # a terminal that was closed
     DEFAULTS[signal.SIGHUP] = signal.SIG_DFL
 RESCUE_SECONDS = 0.02  # until an interrupt that was swallowed comes again
+THREADS_SECONDS = 1.0  # that a thread has to end by itself
 _restore_terminal: list[Callable[[], None]] = []
 _listener: list[Callable[[], None]] = []
 _code: list[int] = []  # to leave with
@@ -64,6 +66,25 @@ def leave(code: int) -> None:
     """From here on each ends the process at once: all is delivered, with this exit code."""
     _code[:] = [code]
     _answer(_end)
+    if _threads_remain():  # a plug-in's, for one: Python would wait for them, for ever
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        os._exit(code)
+
+
+def _threads_remain() -> bool:
+    """Whether threads that Python waits for still work after a moment."""
+    import threading
+
+    until = time.monotonic() + THREADS_SECONDS
+    for thread in threading.enumerate():
+        if not thread.daemon and thread is not threading.main_thread():
+            thread.join(max(0.0, until - time.monotonic()))
+            if thread.is_alive():
+                return True
+    return False
 
 
 def finished(work: Callable[[], None]) -> bool:

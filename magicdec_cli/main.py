@@ -147,6 +147,10 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
         if isinstance(error, BrokenPipeError):
             return 1
         return _failed(f"cannot write to standard output: {error.strerror}", 1, error)
+    except ValueError as error:  # a plug-in has closed it
+        if not sys.stdout.closed:
+            raise
+        return _failed("cannot write to standard output: it was closed", 1, error)
 
 
 def _run(arguments: Sequence[str] | None) -> int:

@@ -4,6 +4,7 @@ writing where they may only read."""
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import warnings
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from magicdec.cli.main import run_command_line
+from magicdec.engine.contained import Contained
 from magicdec.engine.errors import AlteredError, ConfigError, PluginError
 from magicdec.engine.exact_index import ExactIndex
 from magicdec.engine.key_index import KeyIndex
@@ -22,6 +24,8 @@ from magicdec.engine.seal import KeySeal
 from magicdec.engine.selection import SELECTORS
 from magicdec.engine.selectors.base import DynamicSelector, KVSelector, Search
 from magicdec.engine.watched_index import fixed
+from magicdec.kernels.backends import get_backend
+from magicdec.kernels.candidates import Candidates
 from magicdec.profiles.storage.reading import read_profile
 
 DO: dict[str, Callable] = {}  # what the selectors here do in a place; nothing wrong otherwise
@@ -541,3 +545,67 @@ def test_an_option_whose_type_makes_nothing_of_a_text_is_named():
         SELECTORS.create(name(Optional), {"many": "7"})
     with pytest.raises(ConfigError, match=r"Static: size must be int, got '9{20,60}…$"):
         SELECTORS.create(name(Static), {"size": "9" * 5000})
+
+
+def test_a_thread_that_a_stranger_leaves_behind_holds_no_process():
+    """Python waits for it at the end; what was registered for the end is done all the same."""
+    code = (
+        "import atexit, sys, threading, time; from magicdec.cli.main import main\n"
+        "threading.Thread(target=time.sleep, args=(600,)).start()\n"
+        "atexit.register(print, 'tidied', file=sys.stderr)\n"
+        "main(['config', 'show', '--format', 'csv', '--nonsense'] if sys.argv[1:] else "
+        "['terms'])"
+    )
+    for more, expected in ([], 0), (["x"], 2):
+        ended = subprocess.run(
+            [sys.executable, "-c", code, *more], capture_output=True, text=True, timeout=60,
+            check=False,
+        )  # fmt: skip
+        assert ended.returncode == expected
+        assert ended.stderr.endswith("tidied\n")
+        assert bool(ended.stdout) == (expected == 0)
+
+
+def test_standard_output_that_a_stranger_closes_is_said_in_a_line():
+    code = (
+        "import sys; from magicdec.cli import main\n"
+        "main._run = lambda arguments: sys.stdout.close()\nmain.main([])"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 1
+    assert ended.stderr == "magicdec: cannot write to standard output: it was closed\n"
+
+
+def test_what_a_stranger_prints_is_no_result(capsys):
+    with Contained("it failed", "selector Loud"):
+        print("hello")
+        sys.stdout.close()
+    print("result")
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("result\n", "hello\n")
+
+
+def test_a_stranger_that_raises_our_own_errors_is_named():
+    with pytest.raises(AlteredError, match=r"^selector Sly: hehe$"), Contained("", "selector Sly"):
+        raise AlteredError("hehe")
+    with pytest.raises(AlteredError, match=r"^selector Sly wrote$"), Contained("", "selector Sly"):
+        raise AlteredError("selector Sly wrote")
+
+
+def test_kernels_ask_nobody_which_device_is_the_default():
+    """A stranger may set it and then call the package's own index."""
+    heads, dim = 3, 16
+    keys = torch.randn(1, heads, 40, dim)
+    rows = Candidates(0, (40,), keys.device)
+    queries = torch.randn(1, heads, 2, dim)
+    search = get_backend("native", keys.device).search
+    wanted = search.best(search.mass(queries, keys, rows), rows, 8)
+    torch.set_default_device("meta")
+    try:
+        rows = Candidates(0, (40,), keys.device)
+        found = search.best(search.mass(queries, keys, rows), rows, 8)
+    finally:
+        torch.set_default_device(None)
+    assert torch.equal(found, wanted)

@@ -195,5 +195,25 @@ def test_a_number_of_thousands_of_digits(
             read()
 
 
+def test_what_else_a_message_says_stays() -> None:
+    with pytest.raises(ValueError, match="set_int_max") as python:
+        int(NINES)
+    line = one_line(ConfigError(f"the template fails: {python.value}; use --raw"))
+    assert line.startswith("the template fails: a whole number of thousands of digits")
+    assert line.endswith("; use --raw")
+    assert "sys." not in line
+
+
 def test_no_message_moves_the_cursor() -> None:
     assert one_line(ConfigError("a\x1b[2Jb")) == "a\ufffd[2Jb"
+
+
+@pytest.mark.parametrize("name", ["config.json", "chat_template.jinja"])
+def test_a_pipe_in_a_model_folder_is_not_waited_for(
+    name: str, document: Path, make_checkpoint: Any, tmp_path: Path, capsys: Any
+) -> None:
+    folder = make_checkpoint(tmp_path / "model")
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    line = said(capsys, 3, "run", str(document), "--model", str(folder), "-q", "--prompt", "Who?")
+    assert f"{name} cannot be read (it is a pipe or a device, no file)" in line
