@@ -89,8 +89,11 @@ RUN_TERMS: dict[str, str] = {
     "(1.12 at most on an idle machine), or other programs more than 10% of the CPUs while rows "
     "were decoded (in the app: than the app and its engine): times and speedups are then not to "
     "be trusted. Tables mark them with ?, files hold what was seen",
-    "predicted": "the decode speedup that this machine's calibration (`magicdec calibrate`) gives "
-    "for the run, before it: from the acceptance seen while calibrating, selection included",
+    "predicted": "the decode speedup that the cost model gives before a run, T_T * length / (γ * "
+    "T_D + T_V + the rest): T_D one draft step, T_V one verify pass, length the tokens per step "
+    "that acceptance gives, 1 + a1 + a1*a2 + ... with the conditional acceptance a_i of each "
+    "position. `run` takes costs, acceptance and selection from this machine's calibration "
+    "(`magicdec calibrate`); the app acceptance from its own runs, once there are any",
     "error": "predicted / measured speedup - 1; `with the run's own acceptance` leaves only the "
     "times to be wrong. The sentence below names the part that most of it comes from",
     "calibration": "constants of the cost model fitted to timed steps on this machine; it holds "
@@ -111,7 +114,9 @@ RUN_TERMS: dict[str, str] = {
 
 PREDICT_TERMS: dict[str, str] = {
     "α": "acceptance: how often a draft token is accepted when all before it in its step were",
-    "Ω": "tokens a row gains per step: 1 + α + ... + α^γ, or the like of rates by position",
+    "Ω": "tokens a row gains per step, as the acceptance lets expect: 1 + α + ... + α^γ, or the "
+    "like of rates by position; the mean length of a run is a little less, because rows near their "
+    "end draft fewer",
     "T_T": "one step of plain decoding",
     "T_D": "one draft step, the selection in it included",
     "T_V": "one verify pass over the full cache, γ + 1 tokens per row",
@@ -188,9 +193,6 @@ TUNE_TERMS: dict[str, str] = {
 #: What only the terminal app shows.
 APP_TERMS: dict[str, str] = {
     "plain step": "T_T: milliseconds of a step of plain decoding, the same rows",
-    "predicted": "speedup by the cost model, T_T * length / (γ * T_D + T_V + the rest): T_D one "
-    "draft step, T_V one verify pass, length the tokens per step that acceptance gives, "
-    "1 + a1 + a1*a2 + ... with the conditional acceptance a_i of each position",
     "gap": "measured / predicted - 1",
     "± of a speedup": "95% half-width: 1.96 times the standard error of the ratio, from how "
     "seconds and tokens vary from step to step; it knows nothing of a machine that was slower in "
@@ -199,8 +201,6 @@ APP_TERMS: dict[str, str] = {
     "this, plain decoding is faster",
     "pinned": "the run that others are compared with; c pins the one that is shown",
     "vs pinned": "tokens/s of a run / those of the pinned run",
-    "Ω": "tokens per step and row that are expected from the acceptance; the mean length of a run "
-    "is a little less, because rows near their end draft fewer",
     "memory needed": "weights and caches of the next run, of what is free; what a pass needs "
     "besides is left out",
     "draft weights": "same: the model's own; int8: a quantised twin drafts, the model verifies; "
@@ -218,5 +218,4 @@ APP_TERMS: dict[str, str] = {
     "not trained for them are accepted next to never",
 }
 
-# What a run calls by a name comes first.
 TERMS = APP_TERMS | RUN_TERMS | PREDICT_TERMS | PROFILE_TERMS | SURVEY_TERMS | TUNE_TERMS

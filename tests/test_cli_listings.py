@@ -12,6 +12,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from magicdec.cli import terms
 from magicdec.cli.main import run_command_line
 from magicdec.engine.errors import ModelError
 from magicdec.engine.selection import SELECTORS
@@ -159,3 +160,9 @@ def test_terms_by_a_word(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["terms", "nobody"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "no term has 'nobody' in it" in line
+
+
+def test_a_term_has_one_meaning() -> None:
+    tables = [value for name, value in vars(terms).items() if name.endswith("_TERMS")]
+    assert len(tables) == 6
+    assert sum(map(len, tables)) == len(terms.TERMS)
