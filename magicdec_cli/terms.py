@@ -88,7 +88,7 @@ RUN_TERMS: dict[str, str] = {
     "disturbed": "steps of one kind took more than 1.25 times their median at the 90th percentile "
     "(1.12 at most on an idle machine), or other programs more than 10% of the CPUs while rows "
     "were decoded (in the app: than the app and its engine): times and speedups are then not to "
-    "be trusted. Tables mark them with ?, files hold what was seen",
+    "be trusted. Tables mark them with a question mark, files hold what was seen",
     "predicted": "the decode speedup that the cost model gives before a run, T_T * length / (γ * "
     "T_D + T_V + the rest): T_D one draft step, T_V one verify pass, length the tokens per step "
     "that acceptance gives, 1 + a1 + a1*a2 + ... with the conditional acceptance a_i of each "

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -125,8 +126,9 @@ def test_once_the_engine_is_imported_ctrl_c_is_an_exception(
     document.write_text("text")
     during: list[object] = []
 
-    def opened(*arguments: object, **settings: object) -> None:
+    def opened(*arguments: object, **settings: object) -> SimpleNamespace:
         during.append(signal.getsignal(signal.SIGINT))
+        return SimpleNamespace(spec=SimpleNamespace(vocab_size=9))
 
     monkeypatch.setattr("magicdec.engine.session.open_session", opened)
     assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler

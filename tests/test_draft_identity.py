@@ -33,4 +33,4 @@ def test_a_draft_that_is_read_again_is_named_anew(make_checkpoint: Any, tmp_path
     after = session.drafts.identity(one)
     assert after is not None and after != before
     fresh = open_session(str(target), device="cpu", attention="sdpa")
-    assert fresh.draft_identity(one) == after
+    assert fresh.drafts.identity(one) == after

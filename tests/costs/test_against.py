@@ -234,7 +234,8 @@ def test_a_selector_is_priced_by_what_it_reads_and_one_that_nobody_knows_is_name
     assert set(reads[3:]) == {(0, 0)}
     assert [row.unknown for row in rows] == [""] * 5 + ["my.module:Mine", "elsewhere", "elsewhere"]
     (topk, quest, reuse, snapkv, *_) = compare(rows)
-    assert topk.draft_ms > quest.draft_ms > snapkv.draft_ms == reuse.draft_ms
+    drafts = [float(found.times.draft) for found in (topk, quest, snapkv, reuse)]
+    assert drafts[0] > drafts[1] > drafts[2] == drafts[3]
     assert reuse.speedup < snapkv.speedup
     against(path, format="json", fit=False, output=None)
     out, err = capsys.readouterr()
