@@ -5,6 +5,7 @@ Importing this module and listing import neither torch nor transformers.
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -97,7 +98,7 @@ def import_converter() -> None:
     """Imports all that a conversion needs, torch too, which swallows an interrupt on its way."""
     from transformers import PreTrainedTokenizerFast  # noqa: F401
 
-    from magicdec.engine.loading import gguf_file  # noqa: F401
+    importlib.import_module("magicdec.engine.loading.gguf_file")
 
 
 def _info(alias: Alias) -> ModelInfo:
