@@ -25,7 +25,7 @@ check: $(VENV)/.dev  ## format, lint, types, import rules
 	$(BIN)/python -m tests.circles
 
 bench: $(VENV)/.dev  ## ratios from one run; run it alone on the machine
-	$(BIN)/python -m magicdec.cli.bench "$(DOC)" $(ARGS)
+	$(BIN)/python -m tests.bench "$(DOC)" $(ARGS)
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .

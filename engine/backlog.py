@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from magicdec.engine.clock import Clock
-from magicdec.engine.drafter import Drafter
-from magicdec.engine.row import Row
+from magicdec.engine.drafters.base import Drafter
+from magicdec.engine.rows import Row
 
 
 class Backlog:

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, Self
 
 from magicdec.engine.errors import require
 from magicdec.engine.gamma.policy import FIXED
-from magicdec.engine.harmless import clean, last_part, model_name
+from magicdec.engine.untrusted import clean, last_part, model_name
 
 SELF, LOOKUP, LAYERS = "self", "lookup", "layers:"
 DIGITS = 9  # of a number of layers: more than any model has, and Python reads no thousands of them

@@ -8,13 +8,16 @@ from dataclasses import replace
 
 import torch
 
-from magicdec.engine.acceptance import Proposal, Rule, make_rule
+from magicdec.engine.accept.chain import Proposal, Rule, make_rule
+from magicdec.engine.accept.penalties import make_penalties
 from magicdec.engine.backlog import Backlog
-from magicdec.engine.cache import KVCache
+from magicdec.engine.cache.kv import KVCache
+from magicdec.engine.cache.prefill import PREFILL_CHUNK, prefill
+from magicdec.engine.cache.prefill_store import PrefillStore
 from magicdec.engine.clock import Clock
 from magicdec.engine.config import DecodeConfig
-from magicdec.engine.drafter import DraftCounts
-from magicdec.engine.drafting import make_drafter
+from magicdec.engine.drafters.base import DraftCounts
+from magicdec.engine.drafters.make import make_drafter, make_tree_rule
 from magicdec.engine.events import (
     Event,
     GammaChosen,
@@ -28,21 +31,17 @@ from magicdec.engine.events import (
     RunFinished,
     StepFinished,
 )
-from magicdec.engine.finiteness import finite, require_finite
 from magicdec.engine.gamma.history import History
 from magicdec.engine.gamma.policy import Situation
 from magicdec.engine.model.decoder import Decoder
-from magicdec.engine.penalties import make_penalties
-from magicdec.engine.prefill import PREFILL_CHUNK, prefill
-from magicdec.engine.prefill_store import PrefillStore
+from magicdec.engine.model.finiteness import finite, require_finite
+from magicdec.engine.plugins.key_seal import KeySeal
 from magicdec.engine.request import Request
-from magicdec.engine.row import Row
-from magicdec.engine.seal import KeySeal
+from magicdec.engine.rows import Row
 from magicdec.engine.selection import watched_selector
 from magicdec.engine.step import speculative_step
 from magicdec.engine.text.stops import require_stops
 from magicdec.engine.text.tokenizer import Tokenizer
-from magicdec.engine.trees.making import make_tree_rule
 from magicdec.kernels.attention import AttentionBackend
 
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.draft_spec import FULL, DraftSpec
 from magicdec.engine.errors import PluginError, require
-from magicdec.engine.plugins import Registry, is_ours
+from magicdec.engine.plugins.guard import guarded
+from magicdec.engine.plugins.registry import Registry, is_ours
 from magicdec.engine.selectors.base import DynamicSelector, KVSelector
-from magicdec.engine.strangers import guarded
 
 SELECTORS: Registry[KVSelector] = Registry(
     KVSelector,  # type: ignore[type-abstract]

@@ -9,48 +9,47 @@ from functools import cached_property
 
 import torch
 
-from magicdec.engine.cache import KVCache
+from magicdec.engine.cache.kv import KVCache
+from magicdec.engine.cache.prefill import PREFILL_CHUNK
+from magicdec.engine.cache.prefill_store import PrefillStore
 from magicdec.engine.clock import Clock
+from magicdec.engine.compare.lossless import compare
+from magicdec.engine.compare.verdict import Losslessness
 from magicdec.engine.config import DecodeConfig
-from magicdec.engine.draft_checkpoint import DraftModels
-from magicdec.engine.engine import Engine
-from magicdec.engine.environment import environment
-from magicdec.engine.events import Event, RunFinished
-from magicdec.engine.exhaustion import memory_errors
-from magicdec.engine.free_memory import require_room, share_one_heap
-from magicdec.engine.loading.checkpoint import Checkpoint, Progress, silent
-from magicdec.engine.loading.generation import unheeded
-from magicdec.engine.loading.identity import content_of, identity_of
-from magicdec.engine.loading.opening import open_checkpoint
-from magicdec.engine.lossless import compare
-from magicdec.engine.memory import (
-    MemoryForecast,
-    available_memory,
-    forecast,
-    memory_room,
-    require_fit,
-)
-from magicdec.engine.model.decoder import Decoder
-from magicdec.engine.model.spec import ModelSpec
-from magicdec.engine.picking import (
+from magicdec.engine.device import (
     dtype_name,
     pick_attention,
     pick_device,
     pick_dtype,
     pick_kv_dtype,
 )
-from magicdec.engine.prefill import PREFILL_CHUNK
-from magicdec.engine.prefill_store import PrefillStore
+from magicdec.engine.engine import Engine
+from magicdec.engine.environment import environment
+from magicdec.engine.events import Event, RunFinished
+from magicdec.engine.loading.checkpoint import Checkpoint, Progress, silent
+from magicdec.engine.loading.draft import DraftModels
+from magicdec.engine.loading.generation import unheeded
+from magicdec.engine.loading.open import open_checkpoint
+from magicdec.engine.loading.weights import content_of, identity_of
+from magicdec.engine.memory.exhaustion import memory_errors
+from magicdec.engine.memory.free import require_room, share_one_heap
+from magicdec.engine.memory.plan import (
+    MemoryForecast,
+    available_memory,
+    forecast,
+    memory_room,
+    require_fit,
+)
+from magicdec.engine.memory.run_shape import RunShape, capacity
+from magicdec.engine.model.decoder import Decoder
+from magicdec.engine.model.spec import ModelSpec
 from magicdec.engine.request import Request
-from magicdec.engine.run_shape import RunShape, capacity
 from magicdec.engine.text.documents import Document
+from magicdec.engine.text.prompts import RowPlan
 from magicdec.engine.text.requests import make_requests, require_known
-from magicdec.engine.text.rows import RowPlan
+from magicdec.engine.text.ruler.workload import Workload
 from magicdec.engine.text.stops import idle_stops
-from magicdec.engine.text.tokenizer import Tokenizer
-from magicdec.engine.text.tokenizing import Take
-from magicdec.engine.text.workloads.workload import Workload
-from magicdec.engine.verdict import Losslessness
+from magicdec.engine.text.tokenizer import Take, Tokenizer
 from magicdec.engine.windows import beyond_draft_window, beyond_window
 from magicdec.kernels.attention import AttentionBackend
 from magicdec.kernels.locks import waited

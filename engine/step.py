@@ -9,14 +9,14 @@ from itertools import accumulate, pairwise
 import torch
 from torch import Tensor
 
-from magicdec.engine.acceptance import Proposal, Rule, Verdict
-from magicdec.engine.cache import KVCache
+from magicdec.engine.accept.chain import Proposal, Rule, Verdict
+from magicdec.engine.cache.kv import KVCache
 from magicdec.engine.clock import Clock
-from magicdec.engine.drafter import Drafter
+from magicdec.engine.drafters.base import Drafter
 from magicdec.engine.events import TreeShare
-from magicdec.engine.finiteness import finite, require_finite
 from magicdec.engine.model.decoder import Decoder
-from magicdec.engine.row import Row
+from magicdec.engine.model.finiteness import finite, require_finite
+from magicdec.engine.rows import Row
 from magicdec.kernels.transfer import to_device
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from magicdec.engine.config import DecodeConfig
-from magicdec.engine.draft_room import DraftRoom
+from magicdec.engine.memory.plan import DraftRoom
 from magicdec.engine.model.spec import ModelSpec
 from magicdec.engine.selection import draft_selector
 

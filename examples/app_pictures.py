@@ -11,9 +11,9 @@ from pathlib import Path
 
 from textual.pilot import Pilot
 
-from magicdec.cli.knobs import Settings
+from magicdec.cli.settings.knobs import Settings
 from magicdec.cli.tui.app import TuningApp
-from magicdec.cli.tui.replay import Replay, demo_file
+from magicdec.cli.tui.process.replay import Replay, demo_file
 
 SIZE = (110, 34)
 RUNS, STEPS = 3, 14  # whole runs, and the steps of the next one before the picture is taken

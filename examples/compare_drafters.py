@@ -28,13 +28,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from magicdec.cli.knobs import KNOBS
 from magicdec.cli.main import run_command_line
+from magicdec.cli.settings.knobs import KNOBS
 from magicdec.engine.draft_spec import DraftSpec
 from magicdec.engine.errors import MagicdecError
 from magicdec.engine.selection import SELECTORS
-from magicdec.profiles.storage.reading import read_profile
-from magicdec.profiles.storage.schema import Cell
+from magicdec.profiles.recorded.reader import read_profile
+from magicdec.profiles.recorded.schema import Cell
 
 SELECTORS_WANTED = (
     "full", "window", "streaming", "snapkv", "h2o", "triforce", "topk", "quest", "pqcache", "reuse",

@@ -11,11 +11,11 @@ import time
 
 from rich.console import Console
 
-from magicdec.cli.console import symbols
-from magicdec.cli.knobs import Settings
-from magicdec.cli.live_layout import draw
-from magicdec.cli.live_state import LiveState
-from magicdec.cli.run_session import Outcome, run_session
+from magicdec.cli.output.console import symbols
+from magicdec.cli.output.live_layout import draw
+from magicdec.cli.output.live_state import LiveState
+from magicdec.cli.run.session import Outcome, run_session
+from magicdec.cli.settings.knobs import Settings
 from magicdec.engine.events import Event
 
 WIDTH, HEIGHT, STEP = 100, 24, 12  # the picture is taken at the speculative run's 12th step

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import torch
 
 from magicdec.kernels.attention import AttentionBackend
-from magicdec.kernels.cpu_attention import CpuAttention
-from magicdec.kernels.native import BuildError
+from magicdec.kernels.native_attention import CpuAttention
+from magicdec.kernels.native_build import BuildError
 from magicdec.kernels.reference import ReferenceAttention
 from magicdec.kernels.sdpa import SdpaAttention
 

@@ -7,7 +7,7 @@ import ctypes
 import torch
 from torch import Tensor
 
-from magicdec.kernels.native import Storing
+from magicdec.kernels.native_build import Storing
 from magicdec.kernels.pointwise import Entries, Pointwise, Product
 
 KEPT_NUMBERS = 1 << 16  # of a shape that is kept: passes of a few tokens

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from magicdec.kernels.candidates import Candidates
-from magicdec.kernels.native import Problem
+from magicdec.kernels.native_build import Problem
 from magicdec.kernels.search import KeySearch, limits
 
 LANES = 8

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import psutil
 
-from magicdec.cli.report_view import size_text
-from magicdec.cli.settings import config_files, read_file
+from magicdec.cli.run.report import size_text
+from magicdec.cli.settings.resolve import config_files, read_file
 from magicdec.engine.errors import ConfigError
-from magicdec.engine.free_memory import host_room
-from magicdec.kernels import native
+from magicdec.engine.memory.free import host_room
+from magicdec.kernels import native_build
 from magicdec.kernels.cachedir import CacheFolderError, cache_root
 
 
@@ -25,7 +25,7 @@ def findings() -> Iterator[tuple[str, str]]:
     yield "python", f"{platform.python_version()} on {platform.platform(terse=True)}"
     yield from _device()
     yield "compiler", _compiler()
-    yield "kernels", native.state()
+    yield "kernels", native_build.state()
     yield "cores", f"{_usable_cores()} usable of {os.cpu_count()}"
     yield "memory", _memory()
     yield from _cache()
@@ -63,8 +63,8 @@ def _config(path: Path) -> str:
 def _compiler() -> str:
     """What would build the native attention kernel for CPUs."""
     try:
-        return " ".join(native.find_compiler())
-    except native.BuildError as error:
+        return " ".join(native_build.find_compiler())
+    except native_build.BuildError as error:
         return f"{error} (without it there is no native attention kernel)"
 
 

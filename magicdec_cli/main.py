@@ -12,12 +12,12 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from magicdec.cli import commands, profile_commands
-from magicdec.cli.calibrate_command import GROUPS, calibrate
-from magicdec.cli.console import TERMINAL, ClosedOutput, one_line, tolerate_narrow_encodings
-from magicdec.cli.drafter_list import drafters
-from magicdec.cli.grids import TREES
-from magicdec.cli.help import (
+from magicdec.cli import listings
+from magicdec.cli.calibrate import GROUPS, calibrate
+from magicdec.cli.interrupts import INTERRUPTED, came, leave
+from magicdec.cli.listings import drafters
+from magicdec.cli.output.console import TERMINAL, ClosedOutput, one_line, tolerate_narrow_encodings
+from magicdec.cli.output.help import (
     GroupedHelp,
     HelpWithTerms,
     PredictHelp,
@@ -25,18 +25,19 @@ from magicdec.cli.help import (
     TuneHelp,
     spelling,
 )
-from magicdec.cli.interrupts import INTERRUPTED, came, leave
-from magicdec.cli.options import with_common, with_settings
-from magicdec.cli.predict_command import EPILOG as PREDICT_EPILOG
-from magicdec.cli.predict_command import predict
-from magicdec.cli.record_command import RECORD_EPILOG, RECORD_GRIDS, RECORD_WORDED, record
-from magicdec.cli.run_command import EPILOG, run
-from magicdec.cli.survey_command import SURVEY_EPILOG, SURVEY_GRIDS, survey
+from magicdec.cli.predict.command import EPILOG as PREDICT_EPILOG
+from magicdec.cli.predict.command import predict
+from magicdec.cli.profile import command
+from magicdec.cli.profile.record_command import RECORD_EPILOG, RECORD_GRIDS, RECORD_WORDED, record
+from magicdec.cli.profile.survey_command import SURVEY_EPILOG, SURVEY_GRIDS, survey
+from magicdec.cli.run.command import EPILOG, run
+from magicdec.cli.settings.grids import TREES
+from magicdec.cli.settings.options import with_common, with_settings
 from magicdec.cli.tui_command import tui
-from magicdec.cli.tune_command import TUNE_EPILOG, TUNE_GRIDS, tune
+from magicdec.cli.tune.command import TUNE_EPILOG, TUNE_GRIDS, tune
 from magicdec.engine.errors import ConfigError, MagicdecError
-from magicdec.engine.exhaustion import ran_out
-from magicdec.engine.harmless import brief
+from magicdec.engine.memory.exhaustion import ran_out
+from magicdec.engine.untrusted import brief
 from magicdec.kernels.cachedir import CacheFolderError
 
 UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF)
@@ -75,15 +76,15 @@ app.command("predict", cls=PredictHelp, epilog=PREDICT_EPILOG)(
     with_common(predict, silent=("output",))
 )
 app.command("calibrate", cls=GroupedHelp)(with_common(with_settings(calibrate, GROUPS)))
-app.command("selectors", cls=GroupedHelp)(with_common(commands.selectors))
+app.command("selectors", cls=GroupedHelp)(with_common(listings.selectors))
 app.command("drafters", cls=GroupedHelp)(with_common(drafters))
-models.command("list", cls=GroupedHelp)(with_common(commands.models_list))
-models.command("pull", cls=GroupedHelp)(with_common(commands.models_pull))
+models.command("list", cls=GroupedHelp)(with_common(listings.models_list))
+models.command("pull", cls=GroupedHelp)(with_common(listings.models_pull))
 app.add_typer(models, name="models")
-cache.command("list", cls=GroupedHelp)(with_common(commands.cache_list))
-cache.command("clear", cls=GroupedHelp)(with_common(commands.cache_clear))
+cache.command("list", cls=GroupedHelp)(with_common(listings.cache_list))
+cache.command("clear", cls=GroupedHelp)(with_common(listings.cache_clear))
 app.add_typer(cache, name="cache")
-config.command("show", cls=GroupedHelp)(with_common(commands.config_show))
+config.command("show", cls=GroupedHelp)(with_common(listings.config_show))
 app.add_typer(config, name="config")
 profile.command("record", cls=ProfileHelp, epilog=RECORD_EPILOG)(
     with_common(with_settings(record, grids=RECORD_GRIDS, worded=RECORD_WORDED), silent=None)
@@ -91,14 +92,12 @@ profile.command("record", cls=ProfileHelp, epilog=RECORD_EPILOG)(
 profile.command("survey", cls=ProfileHelp, epilog=SURVEY_EPILOG)(
     with_common(with_settings(survey, grids=SURVEY_GRIDS, refused=TREES))
 )
-profile.command("show", cls=ProfileHelp)(with_common(profile_commands.show))
-profile.command("compare", cls=ProfileHelp)(with_common(profile_commands.compare))
-profile.command("export", cls=ProfileHelp)(
-    with_common(profile_commands.export, silent=("output", "check"))
-)
+profile.command("show", cls=ProfileHelp)(with_common(command.show))
+profile.command("compare", cls=ProfileHelp)(with_common(command.compare))
+profile.command("export", cls=ProfileHelp)(with_common(command.export, silent=("output", "check")))
 app.add_typer(profile, name="profile")
-app.command("terms", cls=GroupedHelp)(with_common(commands.terms))
-app.command("doctor", cls=GroupedHelp)(with_common(commands.doctor))
+app.command("terms", cls=GroupedHelp)(with_common(listings.terms))
+app.command("doctor", cls=GroupedHelp)(with_common(listings.doctor))
 
 
 def _show_version(wanted: bool) -> None:

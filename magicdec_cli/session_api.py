@@ -12,22 +12,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from magicdec.cli import interrupts
-from magicdec.cli.knobs import Settings
+from magicdec.cli.settings.knobs import Settings
+from magicdec.engine.compare.verdict import Losslessness
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.errors import MagicdecError
 from magicdec.engine.events import Event
 from magicdec.engine.report import RunReport
 from magicdec.engine.request import Request
 from magicdec.engine.text.documents import digests
-from magicdec.engine.verdict import Losslessness
 
 if TYPE_CHECKING:
-    from magicdec.cli.tune_session import TuneOutcome
+    from magicdec.cli.tune.session import TuneOutcome
     from magicdec.engine.loading.aliases import ModelInfo
     from magicdec.engine.session import Session as EngineSession
     from magicdec.engine.text.documents import Document
-    from magicdec.engine.text.workloads.workload import Workload
-    from magicdec.profiles.costs.shapes import ModelShape
+    from magicdec.engine.text.ruler.workload import Workload
+    from magicdec.profiles.costs.model import ModelShape
     from magicdec.profiles.tuning.verifying import Watch
 
 #: Called with what is being done and the done share of it, None when it cannot be known.
@@ -108,7 +108,7 @@ class OpenedSession:
 
     def facts(self) -> Facts:
         from magicdec.kernels.linear import int8_unsupported
-        from magicdec.profiles.costs.shapes import ModelShape
+        from magicdec.profiles.costs.model import ModelShape
 
         session = self._session
         spec = session.model.spec
@@ -128,7 +128,7 @@ class OpenedSession:
         return self._session.run(self._requests, config, batch=self._settings.batch)
 
     def compare(self, config: DecodeConfig) -> Generator[tuple[bool, Event], None, None]:
-        from magicdec.engine.comparison import compare
+        from magicdec.engine.compare.comparison import compare
 
         return compare(self._session, self._requests, config, batch=self._settings.batch)
 
@@ -142,13 +142,13 @@ class OpenedSession:
         return decode([before, *tokens])[len(decode([before])) :]
 
     def tune(self, outcome: TuneOutcome, progress: Watch) -> None:
-        from magicdec.cli.tune_session import tune_opened
+        from magicdec.cli.tune.session import tune_opened
 
         tune_opened(outcome, self._session, self._documents, progress)
 
     def environment(self) -> dict[str, object]:
-        from magicdec.engine.drafter import draft_weights
-        from magicdec.profiles.gamma_names import told_apart
+        from magicdec.engine.drafters.base import draft_weights
+        from magicdec.profiles.files.gamma_names import told_apart
 
         session, drafting = self._session, None
         weights = draft_weights(self._config, session.device, session.dtype)
@@ -172,10 +172,10 @@ def open_engine(
     sources: Sequence[str], settings: Settings, progress: Progress
 ) -> tuple[EngineSession, Sequence[Document] | Sequence[Workload]]:
     """The same for what runs many settings over one model: its session and the documents."""
-    from magicdec.engine.text.workloads.names import read_sources
+    from magicdec.engine.text.ruler.names import read_sources
 
     documents = read_sources(sources)  # before torch: a misspelt name shows at once
-    from magicdec.engine.free_memory import require_room
+    from magicdec.engine.memory.free import require_room
 
     progress(f"opening {settings.model}", None)
     require_room(before_torch=True)

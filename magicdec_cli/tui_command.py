@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from magicdec.cli.console import SIZES, TERMINAL
+from magicdec.cli.output.console import SIZES, TERMINAL
 from magicdec.engine.errors import ConfigError, require
 
 INCAPABLE = ("dumb", "unknown")  # values of TERM
@@ -45,8 +45,8 @@ def tui(
     _check_terminal(docs or [])
     import dataclasses
 
-    from magicdec.cli.settings import resolve
-    from magicdec.cli.tui.stepping import POLICIES, possible
+    from magicdec.cli.settings.resolve import resolve
+    from magicdec.cli.tui.knobs import POLICIES, possible
 
     resolved = resolve(flags)
     settings = resolved.settings

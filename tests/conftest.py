@@ -248,8 +248,8 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(autouse=True)
 def idle_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """What else runs on the machine of the tests is no matter of theirs."""
-    monkeypatch.setattr("magicdec.profiles.steadiness.QUIET_SCATTER", 1e9)
-    monkeypatch.setattr("magicdec.profiles.steadiness.QUIET_OTHERS", 1.0)
+    monkeypatch.setattr("magicdec.profiles.machine.steadiness.QUIET_SCATTER", 1e9)
+    monkeypatch.setattr("magicdec.profiles.machine.steadiness.QUIET_OTHERS", 1.0)
 
 
 _HOLD = """

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from magicdec.cli import session_api
-from magicdec.cli.knobs import Settings
+from magicdec.cli.settings.knobs import Settings
+from magicdec.engine.compare.turns import block_tokens, take_turns
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.errors import ConfigError, ModelError, OutOfMemoryError
 from magicdec.engine.events import (
@@ -32,7 +33,6 @@ from magicdec.engine.events import (
 )
 from magicdec.engine.report import RunReport
 from magicdec.engine.selectors.base import KVSelector
-from magicdec.engine.turns import block_tokens, take_turns
 
 PROSE = (
     "The argument parser reads the options one after the other and keeps what it does not know "

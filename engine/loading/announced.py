@@ -15,8 +15,7 @@ from typing import Any
 import torch
 
 from magicdec.engine.errors import ModelError
-from magicdec.engine.loading.shapes import HEAD, optional_shapes, required_shapes
-from magicdec.engine.loading.weights import Weights
+from magicdec.engine.loading.weights import HEAD, Weights, optional_shapes, required_shapes
 from magicdec.engine.model.spec import ModelSpec
 
 EMBEDDINGS = "model.embed_tokens.weight"

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from magicdec.engine.loading.seals import Check
+from magicdec.engine.loading.file_hashes import Check
 from magicdec.engine.model.spec import ModelSpec
 from magicdec.engine.text.tokenizer import Tokenizer
 

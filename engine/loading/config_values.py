@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from magicdec.engine.errors import ModelError
-from magicdec.engine.harmless import shown
 from magicdec.engine.model.spec import MOST_LAYERS, MOST_SIZE
+from magicdec.engine.untrusted import shown
 
 _SIZES = (
     "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim",

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from magicdec.engine.errors import ConfigError, ModelError
-from magicdec.engine.harmless import plain_words
+from magicdec.engine.untrusted import plain_words
 
 LONGEST_NAME, LONGEST_PATH = 255, 4095  # bytes that file systems take
 SMALL, LARGE = 16 * 2**20, 256 * 2**20  # bytes: no configuration, no vocabulary has as many
@@ -70,3 +73,49 @@ def read_json_if_any(path: Path) -> dict[str, Any]:
 def one_line(error: BaseException, limit: int = 200) -> str:
     """The text of a library's error, fit for a one-line message."""
     return " ".join(plain_words(error).split())[:limit] or type(error).__name__
+
+
+def quiet_transformers() -> AbstractContextManager[None]:
+    """Silences transformers' warnings, which repeat what a ModelError says better."""
+    from transformers.utils import logging
+
+    return _quiet(logging)
+
+
+def quiet_hub() -> AbstractContextManager[None]:
+    """Silences huggingface_hub's warnings."""
+    from huggingface_hub.utils import logging
+
+    return _quiet(logging)
+
+
+@contextmanager
+def _quiet(logging: Any) -> Iterator[None]:
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+
+
+@contextmanager
+def quiet_panics() -> Iterator[None]:
+    """Keeps what a library in Rust writes to the file of stderr when it panics; Python's own hook
+    hears of it too late. Where the block succeeds, what was written meanwhile follows it."""
+    with ExitStack() as cleanup:
+        try:
+            stderr = os.dup(2)
+            cleanup.callback(os.close, stderr)
+            held = cleanup.enter_context(tempfile.TemporaryFile())
+        except OSError:  # it is closed, or there is no room to hold anything
+            yield
+            return
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(stderr, 2)
+        held.seek(0)
+        if said := held.read():
+            os.write(2, said)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from magicdec.engine.config import SamplingConfig
-from magicdec.engine.harmless import clean, shown
 from magicdec.engine.loading.files import read_json_if_any
+from magicdec.engine.untrusted import clean, shown
 
 FILE = "generation_config.json"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from magicdec.engine.errors import ModelError
-from magicdec.engine.harmless import shown
+from magicdec.engine.untrusted import shown
 
 _TOKENIZER = "tokenizer.ggml."
 _KINDS: dict[str, tuple[type, ...]] = {

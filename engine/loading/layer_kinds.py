@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from magicdec.engine.errors import ModelError
-from magicdec.engine.harmless import brief
 from magicdec.engine.model.trained import scaled_window
+from magicdec.engine.untrusted import brief
 
 FULL, SLIDING = "full_attention", "sliding_attention"
 

@@ -8,10 +8,17 @@ from typing import Any
 from tokenizers import Tokenizer as Backend
 
 from magicdec.engine.errors import ModelError
-from magicdec.engine.harmless import shown
-from magicdec.engine.loading.files import LARGE, SMALL, check_file, one_line, read_json_if_any
-from magicdec.engine.loading.quiet import quiet_panics, quiet_transformers
+from magicdec.engine.loading.files import (
+    LARGE,
+    SMALL,
+    check_file,
+    one_line,
+    quiet_panics,
+    quiet_transformers,
+    read_json_if_any,
+)
 from magicdec.engine.text.tokenizer import Tokenizer, tokenizing
+from magicdec.engine.untrusted import shown
 
 TOKENIZER = "tokenizer.json"
 CONFIG = "tokenizer_config.json"

@@ -2,18 +2,114 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from magicdec.engine.errors import ModelError
-from magicdec.engine.harmless import shown
 from magicdec.engine.loading.files import LONGEST_NAME, check_file, one_line, read_json
-from magicdec.engine.loading.shapes import Shape, check_shapes, required_shapes
 from magicdec.engine.model.spec import ModelSpec
+from magicdec.engine.untrusted import shown
+
+Shape = tuple[int, ...]
+
+HEAD = "lm_head.weight"
+
+
+def required_shapes(spec: ModelSpec) -> dict[str, Shape]:
+    """Every tensor that the decoder cannot do without."""
+    shapes: dict[str, Shape] = {
+        "model.embed_tokens.weight": (spec.vocab_size, spec.hidden_size),
+        "model.norm.weight": (spec.hidden_size,),
+    }
+    if not spec.tied:
+        shapes[HEAD] = (spec.vocab_size, spec.hidden_size)
+    for i in range(spec.layers):
+        layer = f"model.layers.{i}."
+        for norm in ("input_layernorm", "post_attention_layernorm"):
+            shapes[f"{layer}{norm}.weight"] = (spec.hidden_size,)
+        for linear, (rows, columns) in _linears(spec).items():
+            shapes[f"{layer}{linear}.weight"] = (rows, columns)
+        optional = _optional(spec)
+        for name in _ALWAYS.get(spec.model_type, ()):
+            shapes[layer + name] = optional[name]
+    return shapes
+
+
+def optional_shapes(spec: ModelSpec) -> dict[str, Shape]:
+    """Tensors that are used where a checkpoint has them: biases and norms of q and k."""
+    optional = _optional(spec)
+    return {
+        f"model.layers.{i}.{name}": shape
+        for i in range(spec.layers)
+        for name, shape in optional.items()
+    }
+
+
+def check_shapes(spec: ModelSpec, found: Mapping[str, Shape], where: object) -> None:
+    """Raises ModelError when a tensor of `spec` is missing from `found` or has another shape."""
+    required = required_shapes(spec)
+    for name in required:
+        if name not in found and name == HEAD:
+            raise ModelError(
+                f"{where} is a base model: it has no head ({HEAD}), and its configuration does not "
+                "say that the embeddings are it (tie_word_embeddings); choose the model that was "
+                "saved with its head"
+            )
+        if name not in found:
+            raise ModelError(
+                f"{where} lacks tensor {name!r}, which its configuration asks for; "
+                "copy or download the whole model again"
+            )
+    for name, shape in (required | optional_shapes(spec)).items():
+        if found.get(name, shape) != shape:
+            heads = (
+                f" for {spec.heads} heads and {spec.kv_heads} KV heads of {spec.head_dim}"
+                if ".self_attn." in name
+                else ""
+            )
+            raise ModelError(
+                f"tensor {name!r} in {where} has shape {list(found[name])} where its "
+                f"configuration asks for {list(shape)}{heads}; check config.json, or copy or "
+                "download the whole model again"
+            )
+
+
+_ALWAYS = {
+    "qwen2": tuple(f"self_attn.{x}_proj.bias" for x in "qkv"),
+    "qwen3": ("self_attn.q_norm.weight", "self_attn.k_norm.weight"),
+}
+
+
+def _linears(spec: ModelSpec) -> dict[str, tuple[int, int]]:
+    queries, keys = spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim
+    return {
+        "self_attn.q_proj": (queries, spec.hidden_size),
+        "self_attn.k_proj": (keys, spec.hidden_size),
+        "self_attn.v_proj": (keys, spec.hidden_size),
+        "self_attn.o_proj": (spec.hidden_size, queries),
+        "mlp.gate_proj": (spec.intermediate_size, spec.hidden_size),
+        "mlp.up_proj": (spec.intermediate_size, spec.hidden_size),
+        "mlp.down_proj": (spec.hidden_size, spec.intermediate_size),
+    }
+
+
+def _optional(spec: ModelSpec) -> dict[str, Shape]:
+    biases: dict[str, Shape] = {
+        f"{name}.bias": (rows,) for name, (rows, _) in _linears(spec).items()
+    }
+    norms = {f"self_attn.{x}_norm.weight": (spec.head_dim,) for x in "qk"}
+    return biases | norms
+
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -149,3 +245,67 @@ def _is_name(text: str) -> bool:
         return 0 < len(text.encode()) <= LONGEST_NAME and "\0" not in text
     except UnicodeEncodeError:  # half a character
         return False
+
+
+Array = NDArray[np.float32]
+
+
+def write_float32(
+    path: Path, shapes: Mapping[str, tuple[int, ...]], tensors: Iterable[tuple[str, Array]]
+) -> None:
+    """Writes `tensors`, which come in the order of `shapes`, as little-endian float32.
+
+    Format: the header's length as 8 bytes, the header as JSON padded to 8 bytes, the data.
+    """
+    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for name, shape in shapes.items():
+        start, end = end, end + 4 * int(np.prod(shape))
+        header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [start, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    expected = iter(shapes.items())
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little"))
+        file.write(text)
+        for name, tensor in tensors:
+            assert (name, tensor.shape) == next(expected), (name, tensor.shape)
+            file.write(np.ascontiguousarray(tensor, dtype="<f4").data)
+        assert next(expected, None) is None
+
+
+_SAMPLED = 256  # elements at the start, in the middle and at the end of each tensor
+_READ_WHOLE = 2**23  # elements: hundredths of a second
+
+
+def identity_of(spec: ModelSpec, weights: Mapping[str, Tensor]) -> str:
+    """A name for a model's numbers: equal only if the specification, every tensor's name, shape,
+    dtype and sampled elements, and the size and time of change of every file are.
+
+    Samples tell models apart whose files agree in size and time (unpacked from one archive, say);
+    the time tells apart what differs only between samples. A copy may look like another model,
+    which costs a prefill; another model does not look like this one.
+    """
+    digest = blake2b(json.dumps(spec.to_json(), sort_keys=True).encode(), digest_size=16)
+    if isinstance(weights, Weights):
+        digest.update(repr(weights.stamps).encode())
+    for name in sorted(weights):
+        tensor = weights[name]
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        flat, middle = tensor.flatten(), tensor.numel() // 2
+        for part in (flat[:_SAMPLED], flat[middle : middle + _SAMPLED], flat[-_SAMPLED:]):
+            digest.update(part.contiguous().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def content_of(spec: ModelSpec, weights: Mapping[str, Tensor]) -> str:
+    """The same name wherever the files lie: what measurements are kept under, which a copy of the
+    model or a new conversion of it may go on with. Small models are read as a whole, in large ones
+    a change between the samples alone is not seen.
+    """
+    digest = blake2b(identity_of(spec, MappingProxyType(weights)).encode(), digest_size=16)
+    if spec.parameters <= _READ_WHOLE:
+        for name in sorted(weights):
+            flat = weights[name].flatten().contiguous()
+            digest.update(flat.view(torch.uint8).numpy().data)
+    return digest.hexdigest()

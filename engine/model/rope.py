@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from magicdec.engine.errors import ModelError
-from magicdec.engine.harmless import brief
-from magicdec.engine.loading.quiet import quiet_transformers
+from magicdec.engine.loading.files import quiet_transformers
 from magicdec.engine.model.spec import ModelSpec
+from magicdec.engine.untrusted import brief
 
 
 class Rope:

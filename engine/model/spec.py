@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from magicdec.engine.errors import ModelError
-from magicdec.engine.harmless import shown
 from magicdec.engine.model.trained import scaled_window
+from magicdec.engine.untrusted import shown
 
 SUPPORTED = ("llama", "mistral", "qwen2", "qwen3")
 MOST_LAYERS, MOST_SIZE = 10_000, 2**31 - 1  # beyond all models; what is larger is damage

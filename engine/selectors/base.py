@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from magicdec.engine.key_index import KeyIndex, KeyShape
+    from magicdec.engine.indexes.base import KeyIndex, KeyShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class DynamicSelector(KVSelector):
 
     def select(self, keys: Tensor, queries: Tensor, budget: int) -> Tensor:
         """What the last of the queries chooses; W is `width`."""
-        from magicdec.engine.key_index import KeyShape
+        from magicdec.engine.indexes.base import KeyShape
         from magicdec.kernels.candidates import Candidates
 
         heads, length, dim = keys.shape

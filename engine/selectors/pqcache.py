@@ -7,7 +7,7 @@ from magicdec.engine.errors import require
 from magicdec.engine.selectors.base import DynamicSelector, Search
 
 if TYPE_CHECKING:
-    from magicdec.engine.key_index import KeyIndex, KeyShape
+    from magicdec.engine.indexes.base import KeyIndex, KeyShape
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class PQCache(DynamicSelector):
         require(self.recent >= 0, f"recent must be at least 0, got {self.recent}")
 
     def index(self, shape: KeyShape) -> KeyIndex:
-        from magicdec.engine.quantized_index import QuantizedIndex
+        from magicdec.engine.indexes.quantized import QuantizedIndex
 
         require(
             shape.head_dim % self.m == 0,

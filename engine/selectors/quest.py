@@ -7,7 +7,7 @@ from magicdec.engine.errors import require
 from magicdec.engine.selectors.base import DynamicSelector, Search
 
 if TYPE_CHECKING:
-    from magicdec.engine.key_index import KeyIndex, KeyShape
+    from magicdec.engine.indexes.base import KeyIndex, KeyShape
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Quest(DynamicSelector):
         return max(budget, self.pages * self.page)
 
     def index(self, shape: KeyShape) -> KeyIndex:
-        from magicdec.engine.page_index import PageIndex
+        from magicdec.engine.indexes.pages import PageIndex
 
         return PageIndex(shape, self.page, self.kept)
 

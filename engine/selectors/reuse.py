@@ -7,7 +7,7 @@ from magicdec.engine.errors import require
 from magicdec.engine.selectors.base import DynamicSelector, Search
 
 if TYPE_CHECKING:
-    from magicdec.engine.key_index import KeyIndex, KeyShape
+    from magicdec.engine.indexes.base import KeyIndex, KeyShape
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Reuse(DynamicSelector):
         require(self.recent >= 0, f"recent must be at least 0, got {self.recent}")
 
     def index(self, shape: KeyShape) -> KeyIndex:
-        from magicdec.engine.exact_index import ExactIndex
+        from magicdec.engine.indexes.exact import ExactIndex
 
         return ExactIndex(shape.search, self.recent)
 

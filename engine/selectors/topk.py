@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from magicdec.engine.selectors.base import DynamicSelector, Search
 
 if TYPE_CHECKING:
-    from magicdec.engine.key_index import KeyIndex, KeyShape
+    from magicdec.engine.indexes.base import KeyIndex, KeyShape
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class TopK(DynamicSelector):
     """
 
     def index(self, shape: KeyShape) -> KeyIndex:
-        from magicdec.engine.exact_index import ExactIndex
+        from magicdec.engine.indexes.exact import ExactIndex
 
         return ExactIndex(shape.search)
 

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from magicdec.engine.bounded import LONGEST_PATH, read_bounded, read_stream
 from magicdec.engine.errors import ConfigError, require
-from magicdec.engine.harmless import clean
+from magicdec.engine.untrusted import LONGEST_PATH, clean, read_bounded, read_stream
 
 STDIN = "-"
 _BUILTIN = "builtin:"

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from magicdec.engine.errors import ConfigError, require, require_utf8
 from magicdec.engine.text.timed import within
-from magicdec.engine.text.tokenizer import Tokenizer
-from magicdec.engine.text.tokenizing import tokenize
+from magicdec.engine.text.tokenizer import Tokenizer, tokenize
 
 RENDER_SECONDS = 10.0  # a template takes milliseconds
 

@@ -8,11 +8,9 @@ from magicdec.engine.errors import ModelError
 from magicdec.engine.loading.checkpoint import Progress
 from magicdec.engine.request import Request
 from magicdec.engine.text.documents import Document
-from magicdec.engine.text.rows import RowPlan, build_rows
-from magicdec.engine.text.tokenizer import Tokenizer
-from magicdec.engine.text.tokenizing import Take
-from magicdec.engine.text.workloads.rows import generated_rows
-from magicdec.engine.text.workloads.workload import Workload
+from magicdec.engine.text.prompts import RowPlan, build_rows
+from magicdec.engine.text.ruler.workload import Workload, generated_rows
+from magicdec.engine.text.tokenizer import Take, Tokenizer
 
 
 def make_requests(

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from magicdec.engine.errors import require
-from magicdec.engine.harmless import clean, shown
 from magicdec.engine.text.tokenizer import Tokenizer
+from magicdec.engine.untrusted import clean, shown
 
 
 def idle_stops(tokenizer: Tokenizer, stops: Sequence[str]) -> Iterator[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from magicdec.engine.acceptance import Proposal
-from magicdec.engine.trees.growth import Grower, Growth
-from magicdec.engine.trees.rules import TreeRule
+from magicdec.engine.accept.chain import Proposal
+from magicdec.engine.accept.tree import TreeRule
+from magicdec.engine.trees.grow import Grower, Growth
 from magicdec.engine.trees.shape import TreeShape
 from magicdec.engine.trees.tree import Tree
 from magicdec.kernels.transfer import to_device

@@ -7,10 +7,10 @@ import math
 import torch
 from torch import Tensor
 
-from magicdec.engine.acceptance import Proposal
+from magicdec.engine.accept.chain import Proposal
+from magicdec.engine.accept.tree import TreeRule
 from magicdec.engine.trees.beam import beam
-from magicdec.engine.trees.growth import Grower, Growth
-from magicdec.engine.trees.rules import TreeRule
+from magicdec.engine.trees.grow import Grower, Growth
 from magicdec.engine.trees.tree import Tree
 
 #: A generation's worth besides its probability; parents thereby come before their children.

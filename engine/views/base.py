@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
-from magicdec.engine.cache import KVCache, Observer
+from magicdec.engine.cache.kv import KVCache, Observer
 from magicdec.engine.model.decoder import KVAccess
+from magicdec.engine.plugins.contained import Contained
+from magicdec.engine.selectors.base import KVSelector
 from magicdec.engine.trees.tree import Nodes
 
 
@@ -61,3 +64,8 @@ class WholeView(DraftView):
 
     def entries(self, slot: int) -> int:
         return self._cache.lengths[slot]
+
+
+def failures_named(selector: KVSelector) -> AbstractContextManager[None]:
+    # A stranger's calls are guarded one by one, see `strangers`: the package's own pay nothing.
+    return Contained(f"selector {type(selector).__name__} failed", lasting=True)

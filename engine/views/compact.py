@@ -11,11 +11,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from magicdec.engine.cache import KVCache, KVStore
+from magicdec.engine.cache.kv import KVCache, KVStore
 from magicdec.engine.errors import PluginError
+from magicdec.engine.model.decoder import Decoder, KVAccess
 from magicdec.engine.selectors.base import KVSelector
-from magicdec.engine.views.base import DraftView
-from magicdec.engine.views.failures import failures_named
+from magicdec.engine.trees.tree import Nodes
+from magicdec.engine.views.base import DraftView, failures_named
 from magicdec.kernels.transfer import to_device
 
 
@@ -101,3 +102,87 @@ def breach(kept: object, keys: Tensor, width: int) -> str:
     if width and bool((kept[:, 0] < 0).any() | (kept[:, -1] >= length).any()):
         return f"positions outside 0..{length - 1}"
     return ""
+
+
+class SelectedView(CompactView):
+    """Entries of the full cache. Accepted tokens come from there, too: the target's own K/V
+    replace what the draft wrote, so that the view never drifts."""
+
+    def __init__(
+        self, cache: KVCache, selector: KVSelector, *, budget: int, capacity: int,
+        model: Decoder | None = None,
+    ) -> None:  # fmt: skip
+        store = KVStore(
+            model or cache.model, cache.backend, rows=cache.rows, capacity=capacity,
+            dtype=cache.dtype,
+        )  # fmt: skip
+        super().__init__(store, selector, budget)
+        self._cache = cache
+
+    def admit(self, slot: int) -> None:
+        prompt = self._cache.prompts[slot]
+        assert prompt is not None
+        self._fill(slot, self._cache, slot, list(prompt.queries))
+
+    def access(
+        self, slots: Sequence[int], ahead: Sequence[int], new: int = 1, nodes: Nodes | None = None
+    ) -> KVAccess:
+        cache = self._cache
+        return self.store.access(
+            slots,
+            [self.entries(s) + a for s, a in zip(slots, ahead, strict=True)],
+            [
+                cache.lengths[s] + (a if nodes is None else 0)
+                for s, a in zip(slots, ahead, strict=True)
+            ],
+            [cache.prompt_lengths[s] for s in slots],
+            new,
+            windowed=False,  # entries are not in text order, and the selection is small
+            nodes=nodes,
+        )
+
+    def commit(self, slots: Sequence[int], counts: Sequence[int]) -> None:
+        lengths = [self._cache.lengths[s] for s in slots]
+        first = [length - count for length, count in zip(lengths, counts, strict=True)]
+        self._add(slots, counts, self._cache, first)
+
+
+class DetachedView(CompactView):
+    """Selected entries of a prompt, whose own cache serves one row after the other; then the
+    accepted tokens as the draft model wrote them."""
+
+    def __init__(
+        self, store: KVStore, prefilled: KVCache, selector: KVSelector, budget: int
+    ) -> None:
+        super().__init__(store, selector, budget)
+        self._prefilled = prefilled
+        self._lengths, self._prompts = [0] * store.rows, [0] * store.rows
+
+    def admit(self, slot: int) -> None:
+        """Takes the prompt that was prefilled last."""
+        prompt = self._prefilled.prompts[0]
+        self._fill(slot, self._prefilled, 0, [] if prompt is None else list(prompt.queries))
+        self._lengths[slot] = self._prefilled.lengths[0]
+        self._prompts[slot] = self._prefilled.prompt_lengths[0]
+
+    def access(
+        self, slots: Sequence[int], ahead: Sequence[int], new: int = 1, nodes: Nodes | None = None
+    ) -> KVAccess:
+        return self.store.access(
+            slots,
+            [self.entries(s) + a for s, a in zip(slots, ahead, strict=True)],
+            [
+                self._lengths[s] + (a if nodes is None else 0)
+                for s, a in zip(slots, ahead, strict=True)
+            ],
+            [self._prompts[s] for s in slots],
+            new,
+            windowed=False,
+            nodes=nodes,
+        )
+
+    def commit(self, slots: Sequence[int], counts: Sequence[int]) -> None:
+        """The first `counts` of the tokens that were fed after the valid ones become valid."""
+        self._add(slots, counts, self.store, [self.entries(s) for s in slots])
+        for slot, count in zip(slots, counts, strict=True):
+            self._lengths[slot] += count

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from magicdec.engine.cache import KVCache
+from magicdec.engine.cache.kv import KVCache
 from magicdec.engine.clock import Clock
 from magicdec.engine.model.decoder import Decoder
 from magicdec.engine.selectors.base import DynamicSelector
-from magicdec.engine.views.choosing import Chooser, split
-from magicdec.engine.views.selected import SelectedView
+from magicdec.engine.views.compact import SelectedView
+from magicdec.engine.views.dynamic import Chooser, split
 from magicdec.kernels.search import starts
 from magicdec.kernels.transfer import to_device
 

@@ -29,7 +29,7 @@ inline void rotate(const float* x, const float* cos, const float* sin, int64_t d
 
 }  // namespace
 
-// Mirrored by kernels/native.py.
+// Mirrored by kernels/native_build.py.
 struct Storing {
     int64_t batch, fresh, heads, kv_heads, dim;  // fresh: T
     int64_t qk_strides[2], v_strides[2];         // batch, T; heads lie side by side

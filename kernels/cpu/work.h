@@ -5,7 +5,7 @@
 
 #include <atomic>
 
-// Mirrored by kernels/native.py.
+// Mirrored by kernels/native_build.py.
 struct Problem {
     int64_t batch, heads, kv_heads, fresh, dim;  // fresh: T
     int64_t window;                              // 0: none

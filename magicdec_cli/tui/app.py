@@ -16,18 +16,18 @@ from textual.message import Message
 from textual.screen import Screen
 
 from magicdec.cli import interrupts
-from magicdec.cli.console import ASCII, Symbols, plain_text
-from magicdec.cli.knobs import Settings
-from magicdec.cli.tui.asking import Asking
+from magicdec.cli.output.console import ASCII, Symbols, plain_text
+from magicdec.cli.settings.knobs import Settings
 from magicdec.cli.tui.controller import Controller, Log, Notice
-from magicdec.cli.tui.link import Link
-from magicdec.cli.tui.messages import Happened, Loading, Report, TuneStep
+from magicdec.cli.tui.knobs import Change, TuiKnob
 from magicdec.cli.tui.panels.base import Framed
+from magicdec.cli.tui.process.link import Link
+from magicdec.cli.tui.process.messages import Happened, Loading, Report, TuneStep
+from magicdec.cli.tui.questions import Asking
 from magicdec.cli.tui.screens.dialogs import ChoiceDialog, MessageDialog
 from magicdec.cli.tui.screens.export import ExportDialog, export_to
 from magicdec.cli.tui.screens.help import keys_help, panel_help
 from magicdec.cli.tui.screens.main import MainScreen
-from magicdec.cli.tui.stepping import Change, TuiKnob
 from magicdec.engine.errors import MagicdecError
 
 FAREWELL_SECONDS = 3.0  # a terminal that takes nothing holds the app no longer than that

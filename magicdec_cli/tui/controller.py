@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from magicdec.cli.knobs import Settings
+from magicdec.cli.settings.knobs import Settings
 from magicdec.cli.tui.forecast import Forecast, Forecaster
-from magicdec.cli.tui.link import Link, Listener
-from magicdec.cli.tui.messages import (
+from magicdec.cli.tui.knobs import TuiKnob
+from magicdec.cli.tui.process.link import Link, Listener
+from magicdec.cli.tui.process.messages import (
     Failed,
     Gone,
     Open,
@@ -25,8 +26,7 @@ from magicdec.cli.tui.messages import (
 )
 from magicdec.cli.tui.session_log import recorded_run, tuned_profile
 from magicdec.cli.tui.state import Tuning
-from magicdec.cli.tui.stepping import TuiKnob
-from magicdec.profiles.storage.schema import Profile
+from magicdec.profiles.recorded.schema import Profile
 
 
 @dataclass(frozen=True, slots=True)

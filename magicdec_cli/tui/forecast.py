@@ -3,20 +3,75 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from magicdec.cli.knobs import Settings
-from magicdec.cli.tui.acceptances import Book
-from magicdec.cli.tui.messages import Ready
-from magicdec.cli.tui.taken import Taken
+from magicdec.cli.settings.knobs import Settings
+from magicdec.cli.tui.expected_acceptance import Book
+from magicdec.cli.tui.process.messages import Ready
 from magicdec.engine.draft_spec import LOOKUP
 from magicdec.engine.errors import MagicdecError
 from magicdec.engine.report import Tally
-from magicdec.profiles.costs.step_times import StepTimes
+from magicdec.engine.selection import chosen_once
+from magicdec.profiles.costs.step_times import Factors, StepTimes, factors
 
 if TYPE_CHECKING:
     from magicdec.profiles.costs.hardware import Hardware
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What corrects a price, and seconds of what has none.
+
+    ends: of the speedup, what is left where some rows end before others; once: selection per row
+    and prompt token, of `selector`; of others it is not known.
+    """
+
+    run: int
+    factors: Factors
+    rest: float
+    ends: float
+    once: float
+    selector: str
+
+    @classmethod
+    def of(
+        cls, run: int, settings: Settings, context: int, omega: float, price: StepTimes[float],
+        plain: Tally, drafted: Tally,
+    ) -> Taken | None:  # fmt: skip
+        """From a finished run. None where a pass had no steps."""
+        if not (plain.steps and drafted.steps and plain.tokens_per_s and drafted.tokens_per_s):
+            return None
+        phases, steps, gamma = drafted.phases, drafted.steps, settings.gamma
+        static = chosen_once(settings.selector)
+        mine = StepTimes(
+            plain.decode_seconds / plain.steps,
+            (phases.draft + (0.0 if static else phases.select)) / steps / gamma,
+            phases.verify / steps,
+            phases.select / steps if static else 0.0,
+            (phases.commit + phases.other) / steps,
+        )
+        return cls(
+            run, factors([("", price, mine)]), mine.rest,
+            drafted.tokens_per_s / plain.tokens_per_s / mine.speedup(gamma, omega),
+            mine.select / _selected(settings, context, omega), settings.selector,
+        )  # fmt: skip
+
+    def put(
+        self, price: StepTimes[float], settings: Settings, context: int, omega: float
+    ) -> StepTimes[float]:
+        """The price as this run had it."""
+        known = settings.selector == self.selector
+        return replace(
+            self.factors.corrected(price, ""), rest=self.rest,
+            select=self.once * _selected(settings, context, omega) if known else 0.0,
+        )  # fmt: skip
+
+
+def _selected(settings: Settings, context: int, omega: float) -> float:
+    """Prompt tokens of all rows that are selected from, by the step."""
+    return settings.batch * context * omega / max(settings.max_new_tokens - 1, 1)
+
 
 ELEMENT_BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
 
@@ -134,13 +189,13 @@ class Forecaster:
             return None
         assert self.ready is not None
         from magicdec.profiles.costs.speculation import step_costs
-        from magicdec.profiles.drafter_costs import Row, drafting_of
+        from magicdec.profiles.predict.drafting import PricedRow, drafting_of
 
         kv_bytes = self._bytes("kv_dtype")
         [times] = step_costs(
             self.ready.shape, hardware,
             drafting_of(
-                settings.spec(self.weights(settings)), self.ready.shape, Row(context, 0),
+                settings.spec(self.weights(settings)), self.ready.shape, PricedRow(context, 0),
                 kv_bytes,
             ),
             rows=settings.batch, context=context, gamma=settings.gamma,
@@ -174,8 +229,8 @@ class Forecaster:
 
         With it comes the acceptance that was seen then, for as long as no run tells better.
         """
-        from magicdec.profiles.calibrated import fingerprint_of
-        from magicdec.profiles.calibration import load_calibration
+        from magicdec.profiles.calibration.calibration import fingerprint_of
+        from magicdec.profiles.calibration.store import load_calibration
 
         fingerprint = fingerprint_of(ready.environment)
         try:
@@ -200,7 +255,7 @@ class Forecaster:
 def _nearest(environment: Mapping[str, object]) -> tuple[Hardware | None, bool]:
     """The catalogue's: its costs are rough."""
     from magicdec.profiles.costs.catalog import find_hardware
-    from magicdec.profiles.expected import ROUGH_CPU
+    from magicdec.profiles.machine.expected_time import ROUGH_CPU
 
     gpu = environment.get("device") == "cuda"
     try:

@@ -9,7 +9,7 @@ from itertools import groupby, pairwise
 
 from rich.text import Text
 
-from magicdec.cli.console import Symbols
+from magicdec.cli.output.console import Symbols
 
 LEVELS = " ▁▂▃▄▅▆▇█"
 BRAILLE = 0x2800

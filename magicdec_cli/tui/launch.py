@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from magicdec.cli import interrupts
-from magicdec.cli.knobs import Settings
+from magicdec.cli.settings.knobs import Settings
 from magicdec.cli.tui.app import TuningApp
 from magicdec.cli.tui.driver import terminal_driver
-from magicdec.cli.tui.link import Link, ProcessLink
+from magicdec.cli.tui.process.link import Link, ProcessLink
 from magicdec.cli.tui.session_log import SessionLog, log_path
 from magicdec.engine.errors import ConfigError
 
@@ -19,7 +19,7 @@ def launch(
     """The exit code, when the app has been left. Raises ConfigError for an unknown theme."""
     link: Link
     if demo:
-        from magicdec.cli.tui.replay import Replay, demo_file
+        from magicdec.cli.tui.process.replay import Replay, demo_file
 
         link, log = Replay(demo_file()), None
     else:

@@ -10,19 +10,19 @@ from pathlib import Path
 
 import platformdirs
 
-from magicdec.cli.tui.messages import TuneEnded
+from magicdec.cli.tui.process.messages import TuneEnded
 from magicdec.cli.tui.runs import RunState
 from magicdec.cli.tui.state import Tuning
 from magicdec.engine.errors import ConfigError
 from magicdec.profiles.costs.step_times import Seen, StepTimes
-from magicdec.profiles.records import run_record
-from magicdec.profiles.storage.decoding import cell_from_json, header_from_json
-from magicdec.profiles.storage.from_reports import step_times
-from magicdec.profiles.storage.from_run import profile_of_run
-from magicdec.profiles.storage.header import Header, Source
-from magicdec.profiles.storage.pooling import Shelf, by_subject
-from magicdec.profiles.storage.schema import Predicted, Profile
-from magicdec.profiles.storage.writing import ProfileWriter
+from magicdec.profiles.recorded.decode import cell_from_json, header_from_json
+from magicdec.profiles.recorded.from_reports import step_times
+from magicdec.profiles.recorded.header import Header, Source
+from magicdec.profiles.recorded.pooling import Shelf, by_subject
+from magicdec.profiles.recorded.reader import profile_of_run
+from magicdec.profiles.recorded.run_record import run_record
+from magicdec.profiles.recorded.schema import Predicted, Profile
+from magicdec.profiles.recorded.writer import ProfileWriter
 
 PART = re.compile(r"\[\d*:\d*\]$")  # of a document, as a row's name has it
 

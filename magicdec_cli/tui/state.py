@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from magicdec.cli.knobs import Settings
-from magicdec.cli.live_state import PLAIN
+from magicdec.cli.output.live_state import PLAIN
+from magicdec.cli.settings.knobs import Settings
 from magicdec.cli.tui.forecast import Forecast
-from magicdec.cli.tui.messages import (
+from magicdec.cli.tui.process.messages import (
     Checking,
     Failed,
     Gone,

@@ -6,16 +6,15 @@ import copy
 import dataclasses
 from dataclasses import dataclass, field
 
-from magicdec.cli.knobs import Settings
-from magicdec.cli.live_state import PLAIN, LiveState, RowState, RunInfo
+from magicdec.cli.output.live_state import PLAIN, LiveState, RowState, RunInfo
+from magicdec.cli.settings.knobs import Settings
 from magicdec.cli.tui.forecast import Forecast
-from magicdec.cli.tui.messages import Loading
-from magicdec.cli.tui.pace import Measured
-from magicdec.cli.tui.runs import Pass, RunState
+from magicdec.cli.tui.process.messages import Loading
+from magicdec.cli.tui.runs import Measured, Pass, RunState
 from magicdec.cli.tui.state import Line, Phase, Tuning
+from magicdec.engine.compare.verdict import Losslessness
 from magicdec.engine.events import PrefillProgress
 from magicdec.engine.report import Tally
-from magicdec.engine.verdict import Losslessness
 
 SHOWN_ROWS = 16  # whose text is taken along
 

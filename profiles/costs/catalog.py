@@ -13,10 +13,8 @@ import platformdirs
 
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.loading.files import user_path
-from magicdec.profiles.costs.hardware import Hardware
-from magicdec.profiles.costs.hardware_file import Entry, read_hardware
-from magicdec.profiles.costs.model_file import read_config, read_models
-from magicdec.profiles.costs.shapes import ModelShape
+from magicdec.profiles.costs.hardware import Entry, Hardware, read_hardware
+from magicdec.profiles.costs.model import ModelShape, read_config, read_models
 
 T = TypeVar("T")
 DATA = Path(__file__).parent / "data"

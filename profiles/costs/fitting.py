@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from magicdec.engine.errors import ConfigError, require
 from magicdec.profiles.costs.hardware import Constants, Device, Hardware
-from magicdec.profiles.costs.passes import Floats, forward
-from magicdec.profiles.costs.shapes import ModelShape
+from magicdec.profiles.costs.model import ModelShape
+from magicdec.profiles.costs.roofline import Floats, forward
 
 NOISE = 0.05  # relative, of a timing: what a residual of one stands for
 SECONDS = (1e-9, 10.0)

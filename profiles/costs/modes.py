@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from magicdec.profiles.costs.capacity import memory, usable_bytes
 from magicdec.profiles.costs.grid import Axes, Setup
-from magicdec.profiles.costs.shapes import ModelShape
+from magicdec.profiles.costs.memory import memory, usable_bytes
+from magicdec.profiles.costs.model import ModelShape
 from magicdec.profiles.costs.speculation import Drafting
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import statistics
+import time
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from magicdec.engine.drafters.ngram import continuation
 from magicdec.profiles.costs.hardware import Hardware
-from magicdec.profiles.costs.passes import Floats, PassCost, forward
-from magicdec.profiles.costs.shapes import ModelShape
+from magicdec.profiles.costs.model import ModelShape
+from magicdec.profiles.costs.roofline import Floats, PassCost, forward
 from magicdec.profiles.costs.step_times import StepTimes
 
 
@@ -106,3 +110,24 @@ def step_costs(
         plain.total, draft.total + search, verify.total, np.zeros(b.shape), rest,
         plain, draft, verify, search, refresh,
     )  # fmt: skip
+
+
+SHORT, LONG, TIMES = 1_000, 9_000, 5  # tokens, tokens, repetitions
+
+
+@functools.cache
+def lookup_cost() -> HostCost:
+    """Of one row's search, measured here and now, in some milliseconds: in texts that never repeat
+    themselves, which take longest."""
+    short, long = (_seconds(tokens) for tokens in (SHORT, LONG))
+    token = max(0.0, (long - short) / (LONG - SHORT))
+    return HostCost(max(0.0, short - token * SHORT), token)
+
+
+def _seconds(tokens: int) -> float:
+    text, times = np.arange(tokens), []
+    for _ in range(TIMES):
+        begun = time.perf_counter()
+        continuation(text, 4)
+        times.append(time.perf_counter() - begun)
+    return statistics.median(times)

@@ -8,16 +8,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from magicdec.engine.bounded import read_bounded
 from magicdec.engine.errors import ConfigError, MagicdecError
-from magicdec.engine.harmless import clean
 from magicdec.engine.selection import SELECTORS
 from magicdec.engine.selectors.base import Search
+from magicdec.engine.untrusted import clean, read_bounded
 from magicdec.profiles.costs.catalog import find_hardware, find_model
 from magicdec.profiles.costs.hardware import Hardware
-from magicdec.profiles.costs.shapes import ModelShape
+from magicdec.profiles.costs.model import ModelShape
 from magicdec.profiles.costs.speculation import Drafting
-from magicdec.profiles.csv_rows import csv_rows
+from magicdec.profiles.files.files import csv_rows
 
 REQUIRED = ("target", "gpu", "context", "batch", "gamma", "tokens_per_step", "speedup")
 FULL = ("full", "none", "all", "-")  # draft budgets that mean the whole cache

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 
-from magicdec.engine.harmless import shown
+from magicdec.engine.untrusted import shown
 from magicdec.profiles.export.plan import Plan
 from magicdec.profiles.export.settings import REPLAY, EngineOptions, Export, check_rates, wrong
 

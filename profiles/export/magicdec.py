@@ -7,7 +7,7 @@ import shlex
 from magicdec.engine.gamma.policy import Entry
 from magicdec.profiles.export.plan import Plan, spans
 from magicdec.profiles.export.settings import EngineOptions, Export
-from magicdec.profiles.gamma_schedule import parse_schedule, schedule_text
+from magicdec.profiles.files.gamma_schedule import parse_schedule, schedule_text
 
 
 def render(plan: Plan, options: EngineOptions) -> Export:

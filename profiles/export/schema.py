@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from magicdec.engine.harmless import clean, shown
+from magicdec.engine.untrusted import clean, shown
 from magicdec.profiles.export.settings import wrong
 
 MANY = 8  # names that a message still lists

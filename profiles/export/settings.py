@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeGuard
 
 from magicdec.engine.errors import ConfigError
-from magicdec.engine.harmless import shown
+from magicdec.engine.untrusted import shown
 
 REPLAY = "replays the measured acceptance: for timing only, the generated text is worthless"
 

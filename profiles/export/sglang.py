@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 import shlex
 
-from magicdec.engine.harmless import shown
+from magicdec.engine.untrusted import shown
 from magicdec.profiles.export.plan import Plan, spans
 from magicdec.profiles.export.settings import REPLAY, EngineOptions, Export, wrong
-from magicdec.profiles.storage.reading import parse_json
+from magicdec.profiles.recorded.reader import parse_json
 
 NAME = "SGLang"
 TUNING = {"ema_alpha", "update_interval", "warmup_batches", "up_hysteresis", "down_hysteresis",

@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 from pydantic import AliasChoices, Field
 
 from magicdec.engine.errors import ConfigError
-from magicdec.engine.harmless import shown
+from magicdec.engine.untrusted import shown
 from magicdec.profiles.export.plan import Plan, Range
 from magicdec.profiles.export.schema import Strict, read_members
 from magicdec.profiles.export.settings import REPLAY, EngineOptions, Export, wrong

@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from magicdec.engine.bounded import read_bounded
 from magicdec.engine.config import MAX_GAMMA
 from magicdec.engine.errors import ConfigError
-from magicdec.engine.harmless import clean, last_part
+from magicdec.engine.untrusted import clean, last_part, read_bounded
 from magicdec.profiles.costs.step_times import StepTimes
-from magicdec.profiles.costs.strict_toml import parse_toml
-from magicdec.profiles.csv_rows import csv_rows
-from magicdec.profiles.storage.fields import Fields
-from magicdec.profiles.storage.reading import decode, parse_json
+from magicdec.profiles.files.files import csv_rows
+from magicdec.profiles.files.json_fields import Fields
+from magicdec.profiles.files.toml import parse_toml
+from magicdec.profiles.recorded.reader import decode, parse_json
 
 MAX_BYTES = 4 * 2**20
 COLUMNS = ("batch", "context", "gamma", "plain_ms", "draft_ms", "verify_ms")

@@ -14,7 +14,7 @@ from magicdec.profiles.export.plan import Plan
 from magicdec.profiles.export.schema import Strict, read_members
 from magicdec.profiles.export.settings import REPLAY, EngineOptions, Export
 from magicdec.profiles.export.vllm_config import NAME, RATES, SCHEDULE, Speculative, check_rules
-from magicdec.profiles.storage.reading import parse_json
+from magicdec.profiles.recorded.reader import parse_json
 
 Config = TypeVar("Config", bound=Strict)
 SERVE = 'for vLLM (checked against 0.33.0): vllm serve MODEL --speculative-config "$(cat FILE)"'

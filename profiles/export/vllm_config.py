@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from magicdec.engine.harmless import shown
+from magicdec.engine.untrusted import shown
 from magicdec.profiles.export.schema import Strict, one_of
 from magicdec.profiles.export.settings import check_rates, wrong
 from magicdec.profiles.export.vllm_names import (

@@ -10,12 +10,12 @@ from itertools import pairwise
 from typing import Any
 
 from magicdec.engine.errors import ConfigError
-from magicdec.engine.harmless import shown
+from magicdec.engine.untrusted import shown
 from magicdec.profiles.export.plan import Plan, spans
 from magicdec.profiles.export.settings import REPLAY, EngineOptions, Export, is_count, wrong
 from magicdec.profiles.export.vllm import read, replayed
 from magicdec.profiles.export.vllm_config import NAME, SCHEDULE, Speculative, check_rules
-from magicdec.profiles.storage.reading import parse_json
+from magicdec.profiles.recorded.reader import parse_json
 
 
 def render(plan: Plan, options: EngineOptions) -> Export:

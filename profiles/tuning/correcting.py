@@ -12,9 +12,9 @@ from dataclasses import replace
 from magicdec.engine.draft_spec import LOOKUP, DraftSpec
 from magicdec.profiles.costs import step_times
 from magicdec.profiles.costs.step_times import Factors, Seen
-from magicdec.profiles.tuning.choosing import fitting
-from magicdec.profiles.tuning.objective import Objective
+from magicdec.profiles.tuning.candidate import Objective
 from magicdec.profiles.tuning.pricing import Option
+from magicdec.profiles.tuning.ranking import fitting
 
 DRIFT = 1.25  # a calibration that is off by more deserves a word
 MOST_ALIKE = 2  # runs of one drafter: neighbouring γ say little about other drafters

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.request import Request
-from magicdec.profiles.calibrated import Calibration
-from magicdec.profiles.gamma_names import policy_of
-from magicdec.profiles.run_settings import calibrated
+from magicdec.profiles.calibration.calibration import Calibration
+from magicdec.profiles.files.gamma_names import policy_of
+from magicdec.profiles.predict.settings import calibrated
 from magicdec.profiles.tuning.candidate import Candidate
 
 

@@ -8,14 +8,19 @@ from dataclasses import dataclass, field
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.draft_spec import DraftSpec
 from magicdec.profiles.costs.step_times import Factors
-from magicdec.profiles.storage.schema import Cell
-from magicdec.profiles.tuning.candidate import Place
-from magicdec.profiles.tuning.choosing import Ranking, fitting, predicted_differ, rank
+from magicdec.profiles.recorded.schema import Cell
+from magicdec.profiles.tuning.candidate import Objective, Place, Rated
 from magicdec.profiles.tuning.correcting import corrected, factors
-from magicdec.profiles.tuning.objective import Objective, Rated
 from magicdec.profiles.tuning.pricing import Option
+from magicdec.profiles.tuning.ranking import (
+    Measured,
+    Ranking,
+    fitting,
+    predicted_differ,
+    rank,
+    verdict,
+)
 from magicdec.profiles.tuning.variants import Change, Variant
-from magicdec.profiles.tuning.verdict import Measured, verdict
 from magicdec.profiles.tuning.verifying import Verification
 
 

@@ -7,13 +7,12 @@ from dataclasses import asdict
 from typing import Any
 
 from magicdec.engine.draft_spec import DraftSpec
-from magicdec.profiles.tuning.candidate import Candidate
+from magicdec.profiles.tuning.candidate import Candidate, Objective
 from magicdec.profiles.tuning.correcting import corrected
-from magicdec.profiles.tuning.objective import Objective
 from magicdec.profiles.tuning.pricing import Option
 from magicdec.profiles.tuning.question import Answer
-from magicdec.profiles.tuning.recommending import recommend
-from magicdec.profiles.tuning.verdict import Measured
+from magicdec.profiles.tuning.ranking import Measured
+from magicdec.profiles.tuning.recommend import recommend
 
 TUNE_SCHEMA = "magicdec.tune/1"
 

@@ -7,27 +7,72 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import mean
 
-from magicdec.engine.config import DecodeConfig
+import torch
+
+from magicdec.engine.config import DecodeConfig, DraftWeights
+from magicdec.engine.draft_spec import DraftSpec
+from magicdec.engine.drafters.base import draft_weights
 from magicdec.engine.events import Event, PrefillProgress, StepFinished
 from magicdec.engine.request import Request
 from magicdec.engine.selection import measured_as
 from magicdec.engine.session import Session
-from magicdec.profiles.calibrated import Calibration
-from magicdec.profiles.calibration_fit import shape_of
-from magicdec.profiles.costs.shapes import ModelShape
-from magicdec.profiles.passes import Passes
-from magicdec.profiles.survey.surveying import Survey, Surveyed, as_run
-from magicdec.profiles.tuning.acceptance import evidence
-from magicdec.profiles.tuning.allowance import Allowance
-from magicdec.profiles.tuning.candidate import PLAIN, Candidate, Place
+from magicdec.profiles.acceptance.intervals import length_interval
+from magicdec.profiles.acceptance.rates import pooled
+from magicdec.profiles.acceptance.survey import Survey, Surveyed, as_run
+from magicdec.profiles.calibration.calibration import Calibration
+from magicdec.profiles.calibration.fit import shape_of
+from magicdec.profiles.costs.model import ModelShape
+from magicdec.profiles.recorded.passes import Passes
+from magicdec.profiles.tuning.candidate import PLAIN, Candidate, Evidence, Place
 from magicdec.profiles.tuning.correcting import drift, factors
-from magicdec.profiles.tuning.evidence import Evidence
-from magicdec.profiles.tuning.machine import CalibratedPrices
 from magicdec.profiles.tuning.preparing import RunSettings, config_of
-from magicdec.profiles.tuning.pricing import Memory, Option, plain_option, price
+from magicdec.profiles.tuning.pricing import (
+    CalibratedPrices,
+    Known,
+    Memory,
+    Option,
+    best_around,
+    leading,
+    places_around,
+    plain_option,
+    price,
+)
 from magicdec.profiles.tuning.question import Answer, Question
-from magicdec.profiles.tuning.surroundings import Known, best_around, leading, places_around
-from magicdec.profiles.tuning.verifying import Verification, Watch
+from magicdec.profiles.tuning.verifying import Allowance, Verification, Watch
+
+
+def weighted(
+    drafters: Sequence[DraftSpec], kinds: Sequence[DraftWeights], config: DecodeConfig,
+    device: torch.device, dtype: torch.dtype,
+) -> list[DraftSpec]:  # fmt: skip
+    """Every drafter with every kind of weights; none named: all that `auto` would choose among.
+
+    Raises ConfigError for int8 where it cannot be had.
+    """
+    found = []
+    for drafter in drafters:
+        base = config.drafted_by(drafter, 1)
+        asked = [replace(base, draft_weights=kind) for kind in kinds or ("auto", "same")]
+        wanted = [draft_weights(each, device, dtype) for each in asked]
+        found += [replace(drafter, draft_weights=kind) for kind in dict.fromkeys(wanted)]
+    return found
+
+
+def evidence(surveyed: Surveyed, gamma: int) -> Evidence:
+    walks = surveyed.walks(gamma)
+    every = pooled(walks)
+    tokens = tuple(len(row) for row in surveyed.kept)
+    # Each token of a row is an accepted draft or the one that its step adds.
+    steps = tuple(
+        count - float(sum(walk.accepted)) for count, walk in zip(tokens, walks, strict=True)
+    )
+    if surveyed.texts:
+        emitted, taken = sum(tokens), sum(steps)
+        length, share = (emitted / taken, every.steps / taken) if taken else (1.0, 0.0)
+        return Evidence(gamma, tokens, steps, length, None, every.shares, share)
+    interval = length_interval(walks)
+    return Evidence(gamma, tokens, steps, every.mean_length, interval, every.shares)
+
 
 LEAST_ROWS, MOST_ROWS = 4, 16  # surveyed; fewer say little, more take long
 MOST_PLACES = 3  # of one context where real runs are made

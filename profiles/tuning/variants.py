@@ -14,13 +14,11 @@ from typing import Any, Protocol
 from magicdec.engine.draft_spec import LOOKUP, SELF, DraftSpec
 from magicdec.engine.selection import chosen_once
 from magicdec.profiles.costs.step_times import Factors
-from magicdec.profiles.gamma_names import policy_of
-from magicdec.profiles.tuning.candidate import Candidate, Place
-from magicdec.profiles.tuning.choosing import fitting
+from magicdec.profiles.files.gamma_names import policy_of
+from magicdec.profiles.tuning.candidate import Candidate, Objective, Place, Rated
 from magicdec.profiles.tuning.correcting import corrected
-from magicdec.profiles.tuning.objective import Objective, Rated
 from magicdec.profiles.tuning.pricing import Memory, Option
-from magicdec.profiles.tuning.verdict import Measured
+from magicdec.profiles.tuning.ranking import Measured, fitting
 
 GB = 1e9
 MEASURED_ONLY = "cascades, trees and γ that changes are measured, not predicted"

@@ -2,24 +2,48 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from magicdec.engine.compare.verdict import Losslessness
 from magicdec.engine.config import DecodeConfig
 from magicdec.engine.events import Event, StepFinished
-from magicdec.engine.verdict import Losslessness
 from magicdec.profiles.costs.step_times import Seen, StepTimes
-from magicdec.profiles.passes import Pass, Passes, full_steps, steadiness
-from magicdec.profiles.storage.from_reports import cell_of, sample_of
-from magicdec.profiles.storage.schema import Cell, Predicted
-from magicdec.profiles.tuning.allowance import Allowance
-from magicdec.profiles.tuning.candidate import PLAIN, Candidate, Place
+from magicdec.profiles.recorded.from_reports import cell_of, sample_of
+from magicdec.profiles.recorded.passes import Pass, Passes, full_steps, steadiness
+from magicdec.profiles.recorded.schema import Cell, Predicted
+from magicdec.profiles.tuning.candidate import PLAIN, Candidate, Objective, Place
 from magicdec.profiles.tuning.correcting import corrected, factors, next_to_run
-from magicdec.profiles.tuning.objective import Objective
 from magicdec.profiles.tuning.pricing import Memory, Option
+from magicdec.profiles.tuning.ranking import Measured, unsteady
 from magicdec.profiles.tuning.variants import Change, Variant, variant_of
-from magicdec.profiles.tuning.verdict import Measured, unsteady
+
+
+@dataclass(slots=True)
+class Allowance:
+    """So many seconds from now on; None for any number. `now` is a clock that never runs back."""
+
+    seconds: float | None = None
+    now: Callable[[], float] = time.monotonic
+    _begun: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._begun = self.now()
+
+    @property
+    def left(self) -> float:
+        if self.seconds is None:
+            return float("inf")
+        return max(0.0, self.seconds - (self.now() - self._begun))
+
+    def share(self, parts: int) -> Allowance:
+        """An equal part of what is left, beginning now."""
+        if self.seconds is None:
+            return Allowance(None, self.now)
+        return Allowance(self.left / parts, self.now)
+
 
 EXTRA = 2  # rounds
 Trial = Option | Variant

@@ -12,16 +12,9 @@ import pytest
 
 from magicdec.engine.events import PhaseTimes
 from magicdec.profiles.costs.step_times import StepTimes
-from magicdec.profiles.storage.encoding import cell_to_json, header_to_json
-from magicdec.profiles.storage.header import Grid, Header, Source
-from magicdec.profiles.storage.schema import (
-    Cell,
-    CellKey,
-    Predicted,
-    Repeat,
-    Sample,
-    Verdict,
-)
+from magicdec.profiles.recorded.encode import cell_to_json, header_to_json
+from magicdec.profiles.recorded.header import Grid, Header, Source
+from magicdec.profiles.recorded.schema import Cell, CellKey, Predicted, Repeat, Sample, Verdict
 
 STEPS = 100  # row-steps of a repeat
 

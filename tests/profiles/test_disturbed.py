@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from magicdec.engine.events import PhaseTimes, RowStep, StepFinished
-from magicdec.profiles.steadiness import Steadiness, beside
-from magicdec.profiles.storage.pooling import pooled
-from magicdec.profiles.storage.reading import read_profile
-from magicdec.profiles.storage.schema import Cell
+from magicdec.profiles.machine.steadiness import Steadiness, beside
+from magicdec.profiles.recorded.pooling import pooled
+from magicdec.profiles.recorded.reader import read_profile
+from magicdec.profiles.recorded.schema import Cell
 
 Magicdec = Callable[..., tuple[int, str, str]]
 BUSY = Steadiness(1, (), 1.08, 1.52, 0.48)
@@ -25,8 +25,8 @@ QUIET = Steadiness(1, (), 1.08, None, 0.01)
 @pytest.fixture(autouse=True)
 def thresholds(idle_machine: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of the product: these tests bring machines of their own."""
-    monkeypatch.setattr("magicdec.profiles.steadiness.QUIET_SCATTER", 1.25)
-    monkeypatch.setattr("magicdec.profiles.steadiness.QUIET_OTHERS", 0.1)
+    monkeypatch.setattr("magicdec.profiles.machine.steadiness.QUIET_SCATTER", 1.25)
+    monkeypatch.setattr("magicdec.profiles.machine.steadiness.QUIET_OTHERS", 0.1)
 
 
 def watched(cell: Cell, *steady: Steadiness | None) -> Cell:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magicdec.engine.errors import ConfigError
-from magicdec.profiles.costs.acceptance import AcceptanceCounts, pooled
+from magicdec.profiles.acceptance.rates import AcceptanceCounts, pooled
 from magicdec.profiles.export.plan import spans
 from magicdec.profiles.export.registry import FORMATS, format_named
 

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from magicdec.profiles.comparing import Change, holm, welch
-from magicdec.profiles.storage.schema import Cell, Verdict
+from magicdec.profiles.recorded.compare import Change, holm, welch
+from magicdec.profiles.recorded.schema import Cell, Verdict
 
 Noise = Callable[[float], list[float]]
 

@@ -14,10 +14,10 @@ from magicdec.engine.config import DecodeConfig
 from magicdec.engine.draft_spec import DraftSpec
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.events import PhaseTimes
-from magicdec.profiles.storage.encoding import cell_to_json
-from magicdec.profiles.storage.reading import read_profile
-from magicdec.profiles.storage.schema import Cell, Repeat, Sample
-from magicdec.profiles.storage.writing import ProfileWriter
+from magicdec.profiles.recorded.encode import cell_to_json
+from magicdec.profiles.recorded.reader import read_profile
+from magicdec.profiles.recorded.schema import Cell, Repeat, Sample
+from magicdec.profiles.recorded.writer import ProfileWriter
 from magicdec.profiles.tuning.candidate import Candidate
 from magicdec.profiles.tuning.preparing import config_of
 
@@ -299,7 +299,7 @@ def test_what_the_fork_cannot_do_is_one_line(make, tmp_path, magicdec):
 
 def test_a_run_of_another_drafter_is_a_profile(make, tmp_path):
     """What `run --json` says of its drafter is believed."""
-    from magicdec.profiles.storage.from_run import profile_of_run
+    from magicdec.profiles.recorded.reader import profile_of_run
 
     phases = dict.fromkeys(("prefill", "select", "draft", "verify", "commit", "other"), 1.0)
     run = {

@@ -15,9 +15,9 @@ from magicdec.engine.errors import ConfigError
 from magicdec.engine.gamma.policy import Entry
 from magicdec.profiles.export.registry import FORMATS
 from magicdec.profiles.export.timings import read_timings
-from magicdec.profiles.gamma_schedule import parse_schedule
-from magicdec.profiles.storage.reading import read_profile
-from magicdec.profiles.storage.schema import Verdict
+from magicdec.profiles.files.gamma_schedule import parse_schedule
+from magicdec.profiles.recorded.reader import read_profile
+from magicdec.profiles.recorded.schema import Verdict
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.events import PhaseTimes
 from magicdec.profiles.costs.step_times import StepTimes
-from magicdec.profiles.storage.decoding import cell_from_json
-from magicdec.profiles.storage.encoding import cell_to_json, header_to_json
-from magicdec.profiles.storage.reading import MAX_BYTES, read_profile
-from magicdec.profiles.storage.schema import Cell, CellKey, Repeat, Sample
+from magicdec.profiles.recorded.decode import cell_from_json
+from magicdec.profiles.recorded.encode import cell_to_json, header_to_json
+from magicdec.profiles.recorded.reader import MAX_BYTES, read_profile
+from magicdec.profiles.recorded.schema import Cell, CellKey, Repeat, Sample
 
 
 def refused(path: Path) -> str:
@@ -357,7 +357,7 @@ def test_bytes_anywhere_are_read_or_refused_in_one_line(make, tmp_path, noise, a
 
 def test_reading_needs_no_heavy_library():
     code = (
-        "import sys, magicdec.profiles.storage.writing;"
+        "import sys, magicdec.profiles.recorded.writer;"
         "print([m for m in ('torch', 'numpy', 'transformers', 'rich') if m in sys.modules])"
     )
     done = subprocess.run(

@@ -8,10 +8,10 @@ import pytest
 
 from magicdec.engine.events import PhaseTimes, StepFinished
 from magicdec.engine.report import Recorder
-from magicdec.profiles.storage.from_reports import cell_of, failed_cell, step_times
-from magicdec.profiles.storage.reading import read_profile
-from magicdec.profiles.storage.schema import CellKey
-from magicdec.profiles.storage.writing import ProfileWriter
+from magicdec.profiles.recorded.from_reports import cell_of, failed_cell, step_times
+from magicdec.profiles.recorded.reader import read_profile
+from magicdec.profiles.recorded.schema import CellKey
+from magicdec.profiles.recorded.writer import ProfileWriter
 
 
 def report(outcome: Any) -> Any:

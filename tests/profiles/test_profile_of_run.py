@@ -13,10 +13,10 @@ import pytest
 
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.gamma.policy import Entry
-from magicdec.profiles.gamma_schedule import schedule_text
-from magicdec.profiles.storage.decoding import cell_from_json
-from magicdec.profiles.storage.encoding import cell_to_json
-from magicdec.profiles.storage.reading import read_profile
+from magicdec.profiles.files.gamma_schedule import schedule_text
+from magicdec.profiles.recorded.decode import cell_from_json
+from magicdec.profiles.recorded.encode import cell_to_json
+from magicdec.profiles.recorded.reader import read_profile
 
 FAKE = Path(__file__).parents[1] / "fake_session.py"
 

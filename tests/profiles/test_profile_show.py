@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from magicdec.profiles.costs.step_times import NOT_MEASURED
-from magicdec.profiles.storage.schema import Cell
+from magicdec.profiles.recorded.schema import Cell
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from magicdec.engine.errors import ConfigError
-from magicdec.profiles.storage.reading import read_profile
-from magicdec.profiles.storage.schema import Cell
-from magicdec.profiles.storage.writing import ProfileWriter
+from magicdec.profiles.recorded.reader import read_profile
+from magicdec.profiles.recorded.schema import Cell
+from magicdec.profiles.recorded.writer import ProfileWriter
 
 
 def test_a_writer_resumes_after_a_kill(make, tmp_path):

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from magicdec.engine.events import PhaseTimes, RowStep, StepFinished
-from magicdec.profiles.others import OthersLoad, with_parent
-from magicdec.profiles.steadiness import Steadiness, Turns
+from magicdec.profiles.machine.other_programs import OthersLoad, with_parent
+from magicdec.profiles.machine.steadiness import Steadiness, Turns
 
 Slow = Callable[[bool, int], float]  # (speculative, turn) to how many times slower
 
@@ -18,8 +18,8 @@ Slow = Callable[[bool, int], float]  # (speculative, turn) to how many times slo
 @pytest.fixture(autouse=True)
 def thresholds(idle_machine: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of the product: these tests bring machines of their own."""
-    monkeypatch.setattr("magicdec.profiles.steadiness.QUIET_SCATTER", 1.25)
-    monkeypatch.setattr("magicdec.profiles.steadiness.QUIET_OTHERS", 0.1)
+    monkeypatch.setattr("magicdec.profiles.machine.steadiness.QUIET_SCATTER", 1.25)
+    monkeypatch.setattr("magicdec.profiles.machine.steadiness.QUIET_OTHERS", 0.1)
 
 
 def step(rows: int, gamma: int, seconds: float) -> StepFinished:

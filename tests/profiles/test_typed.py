@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from magicdec.engine.errors import ConfigError
-from magicdec.profiles.storage.typed import Amount, Count, Efficiency, Name, Size, decoded
+from magicdec.profiles.files.typed import Amount, Count, Efficiency, Name, Size, decoded
 
 
 @dataclass(frozen=True, slots=True)

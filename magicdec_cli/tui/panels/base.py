@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from typing import ClassVar, Protocol, cast
 
 from rich.text import Text
+from textual.geometry import NULL_OFFSET, NULL_SPACING, Region, Size
+from textual.layout import ArrangeResult, Layout, WidgetPlacement
 from textual.widget import Widget
 
-from magicdec.cli.console import Symbols
+from magicdec.cli.output.console import Symbols
 from magicdec.cli.tui.view import View
 
 
@@ -86,3 +88,37 @@ def faint(text: str) -> Text:
 def fact(name: str, value: str, style: str = "bold", width: int = 0) -> Text:
     """A dim name and its value; `width` pads the name."""
     return Text.assemble((f"{name:<{width}} ", "dim"), (value, style), no_wrap=True)
+
+
+GAP = 2  # columns between two neighbours
+
+
+class FlowLayout(Layout):
+    """For widgets that are one line high and know their width."""
+
+    name = "flow"
+
+    def arrange(
+        self, parent: Widget, children: list[Widget], size: Size, greedy: bool = True
+    ) -> ArrangeResult:
+        parent.pre_layout(self)
+        placements = []
+        x = y = 0
+        for child in children:
+            width = child.get_content_width(size, size)
+            if x and x + width > size.width:
+                x, y = 0, y + 1
+            place = Region(x, y, width, 1)
+            placements.append(WidgetPlacement(place, NULL_OFFSET, NULL_SPACING, child))
+            x += width + GAP
+        return placements
+
+
+class Flow(Widget):
+    DEFAULT_CSS = """
+    Flow { width: 1fr; height: auto; }
+    """
+
+    @property
+    def layout(self) -> Layout:
+        return FlowLayout()

@@ -9,12 +9,12 @@ from typing import Any
 
 from rich.text import Text
 
-from magicdec.cli.console import plain_text
-from magicdec.cli.knobs import Settings
+from magicdec.cli.output.console import plain_text
+from magicdec.cli.settings.knobs import Settings
 from magicdec.cli.tui.forecast import Forecast
 from magicdec.cli.tui.graphs import Point, curve_graph
+from magicdec.cli.tui.knobs import TuiKnob, around
 from magicdec.cli.tui.panels.base import Panel, faint
-from magicdec.cli.tui.stepping import TuiKnob, around
 from magicdec.cli.tui.view import View
 from magicdec.engine.errors import ConfigError
 from magicdec.engine.gamma.policy import FIXED

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from magicdec.cli.bars import bar
-from magicdec.cli.live_state import prefill_rate, prefill_seconds_left
-from magicdec.cli.number_lines import PHASE_STYLES
+from magicdec.cli.output.live_state import prefill_rate, prefill_seconds_left
+from magicdec.cli.output.numbers import PHASE_STYLES, bar
 from magicdec.cli.tui.panels.base import Panel, fact, faint
 from magicdec.cli.tui.view import RunView, View
 from magicdec.engine.report import Tally

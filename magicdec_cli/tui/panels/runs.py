@@ -10,9 +10,9 @@ from textual.app import ComposeResult
 from textual.message import Message
 from textual.widgets import DataTable
 
-from magicdec.cli.console import Symbols
-from magicdec.cli.knobs import Settings
-from magicdec.cli.trees import tree_text
+from magicdec.cli.output.console import Symbols
+from magicdec.cli.run.trees import tree_text
+from magicdec.cli.settings.knobs import Settings
 from magicdec.cli.tui.panels.base import Framed
 from magicdec.cli.tui.panels.speedup import lossless_mark, short_acceptance
 from magicdec.cli.tui.view import RunView, View

@@ -6,9 +6,8 @@ import textwrap
 
 from rich.text import Text
 
-from magicdec.cli.bars import bar, rate
-from magicdec.cli.console import Symbols
-from magicdec.cli.number_lines import ratio_text
+from magicdec.cli.output.console import Symbols
+from magicdec.cli.output.numbers import bar, rate, ratio_text
 from magicdec.cli.tui.panels.base import Panel, fact, faint
 from magicdec.cli.tui.view import RunView, View
 from magicdec.engine.gamma.auto import ASSUMED

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from rich.text import Text
+from textual import events
+from textual.app import ComposeResult
 from textual.widget import Widget
+from textual.widgets import Footer
 
-from magicdec.cli.bars import bar, clock
-from magicdec.cli.console import Symbols, plain_text
-from magicdec.cli.number_lines import settings_line
+from magicdec.cli.output.console import Symbols, plain_text
+from magicdec.cli.output.numbers import bar, clock, settings_line
 from magicdec.cli.tui.panels.speedup import lossless_mark, speedup_lines
 from magicdec.cli.tui.view import RunView, View
 
@@ -132,3 +134,27 @@ def _progress(run: RunView, look: Symbols) -> Text:
     text.append_text(bar(run.share, SHARE_BAR, "green", look)).append(f" {run.share:>4.0%}", "dim")
     steps = f"{run.tally.steps:,} step{'s' * (run.tally.steps != 1)}"
     return text.append(f"  {steps} ", "dim")
+
+
+#: Actions, those first that are missed least. `?`, which lists all keys, and `q` never go.
+SPARE = (
+    "app.export", "pin", "app.tune", "step(False)", "app.explore", "pause", "app.stop",
+)  # fmt: skip
+
+
+class KeyLine(Footer):
+    def compose(self) -> ComposeResult:
+        keys, spare = list(super().compose()), list(SPARE)
+        while spare and sum(map(_width, keys)) > self.size.width:
+            gone = spare.pop(0)
+            keys = [key for key in keys if getattr(key, "action", "") != gone]
+        yield from keys
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.call_after_refresh(self.recompose)
+
+
+def _width(key: Widget) -> int:
+    """With the gap behind it."""
+    parts = (getattr(key, name, "") for name in ("key_display", "description"))
+    return len(" ".join(parts)) + 1

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from rich.text import Text
 
-from magicdec.cli.console import Symbols, printable
-from magicdec.cli.live_state import RowState
-from magicdec.cli.row_text import ACCEPTED_STYLE, TARGET_STYLE
+from magicdec.cli.output.console import Symbols, plain_text, printable
+from magicdec.cli.output.live_state import RowState
+from magicdec.cli.output.numbers import clock
+from magicdec.cli.output.row_text import ACCEPTED_STYLE, TARGET_STYLE
 from magicdec.cli.tui.panels.base import Panel, faint
 from magicdec.cli.tui.view import View
 
@@ -66,3 +69,23 @@ def row_lines(row: RowState, width: int, room: int, look: Symbols) -> list[Text]
 
 def _cross(look: Symbols) -> str:
     return "x" if look.rule == "-" else look.cross
+
+
+STYLES = {"": "", "warning": "yellow", "error": "bold red"}
+AT = 7  # columns of the time
+
+
+class LogPanel(Panel):
+    key, title = "8", "log"
+    about = "What happened since the app started, the latest at the bottom."
+
+    def lines(self, view: View, width: int, height: int) -> list[Text]:
+        lines: list[Text] = []
+        for line in list(view.log)[-height:]:
+            mark = {"": "", "warning": "warning: ", "error": "error: "}[line.kind]
+            text = plain_text(mark + line.text, self.look)
+            wrapped = textwrap.wrap(text, max(width - AT, 10)) or [""]
+            for number, part in enumerate(wrapped):
+                at = f"{clock(line.at):>{AT - 1}} " if number == 0 else " " * AT
+                lines.append(Text.assemble((at, "dim"), (part, STYLES[line.kind]), no_wrap=True))
+        return lines[-height:] or [faint("nothing yet")]

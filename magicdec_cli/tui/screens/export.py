@@ -13,14 +13,14 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.widgets import Input, OptionList, Static
 
-from magicdec.cli.tables import print_listing
+from magicdec.cli.output.tables import print_listing
 from magicdec.cli.tui.screens.dialogs import Dialog
 from magicdec.cli.tui.session_log import recorded_run, session_profiles
 from magicdec.cli.tui.state import Tuning
 from magicdec.engine.errors import ConfigError
-from magicdec.profiles.storage.flat import flat
-from magicdec.profiles.storage.schema import Profile
-from magicdec.profiles.storage.writing import ProfileWriter
+from magicdec.profiles.recorded.flat import flat
+from magicdec.profiles.recorded.schema import Profile
+from magicdec.profiles.recorded.writer import ProfileWriter
 
 KINDS = {
     ".jsonl": "all runs, a profile for `magicdec profile`",

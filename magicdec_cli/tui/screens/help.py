@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from magicdec.cli.console import Symbols
-from magicdec.cli.terms import TERMS
+from magicdec.cli.output.console import Symbols
+from magicdec.cli.output.terms import TERMS
 from magicdec.cli.tui.panels.base import Framed
 
 KEYS = (

@@ -11,22 +11,18 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 
 from magicdec.cli.tui.controller import Controller
-from magicdec.cli.tui.panels.acceptance import AcceptancePanel
+from magicdec.cli.tui.knobs import OFFERS, Change, TuiKnob, draft_ways, tui_knobs
+from magicdec.cli.tui.panels.acceptance import AcceptancePanel, PositionsPanel
 from magicdec.cli.tui.panels.base import Framed, Styled
 from magicdec.cli.tui.panels.curve import Curve, CurvePanel
-from magicdec.cli.tui.panels.keys import KeyLine
-from magicdec.cli.tui.panels.knob_field import KnobField
-from magicdec.cli.tui.panels.knobs import KnobsPanel, preview_lines
-from magicdec.cli.tui.panels.log import LogPanel
+from magicdec.cli.tui.panels.knobs import KnobField, KnobsPanel, preview_lines
 from magicdec.cli.tui.panels.phases import PhasesPanel
-from magicdec.cli.tui.panels.positions import PositionsPanel
 from magicdec.cli.tui.panels.runs import RunsPanel
 from magicdec.cli.tui.panels.speedup import SpeedupPanel
-from magicdec.cli.tui.panels.status import StatusLines
-from magicdec.cli.tui.panels.text import TextPanel
+from magicdec.cli.tui.panels.status import KeyLine, StatusLines
+from magicdec.cli.tui.panels.text import LogPanel, TextPanel
 from magicdec.cli.tui.screens.layout import CSS, SHORT, SIZE_CLASSES, size_class
 from magicdec.cli.tui.screens.stage import Staged
-from magicdec.cli.tui.stepping import OFFERS, Change, TuiKnob, draft_ways, tui_knobs
 from magicdec.cli.tui.view import View, Viewer
 from magicdec.engine.errors import ConfigError
 

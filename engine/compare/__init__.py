@@ -1,0 +1,1 @@
+"""Plain and speculative decoding of the same rows, and whether the texts agree."""

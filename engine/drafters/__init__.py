@@ -1,0 +1,1 @@
+"""Who drafts: the model itself, other models, prompt lookup, cascades and trees."""

@@ -1,0 +1,1 @@
+"""Indexes of keys that dynamic selectors search: exact, by page, quantized."""

@@ -1,0 +1,1 @@
+"""What is printed: tables, plots, number lines, the live display, files."""

@@ -1,0 +1,1 @@
+"""`magicdec predict`: from question to page."""

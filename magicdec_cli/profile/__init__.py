@@ -1,0 +1,1 @@
+"""`magicdec profile record|survey|show|compare|export`."""

@@ -1,0 +1,1 @@
+"""`magicdec run`: passes, report, prediction."""

@@ -1,0 +1,1 @@
+"""The decoding process beside the app, and the messages between them."""

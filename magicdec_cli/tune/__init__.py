@@ -1,0 +1,1 @@
+"""`magicdec tune`: from question to recommendation."""

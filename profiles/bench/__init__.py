@@ -1,1 +1,0 @@
-"""What `make bench` measures: ratios from one run, never absolute claims."""

@@ -1,0 +1,1 @@
+"""Measures this machine and fits the cost model to it."""

@@ -1,0 +1,1 @@
+"""Strict TOML and JSON fields, sweeps, γ schedules, writing whole files."""

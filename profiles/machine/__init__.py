@@ -1,0 +1,1 @@
+"""The machine while something is measured: other programs, steadiness, time to come."""

@@ -1,0 +1,1 @@
+"""Predicts runs: settings, drafting, rows that end one after the other."""

@@ -1,1 +1,0 @@
-"""Measures a grid of settings and writes each cell to a profile file as soon as it is done."""
