@@ -1,4 +1,4 @@
-"""What the drafter does not know yet: plain steps leave it alone and cost nothing more."""
+"""Tokens of plain steps that the drafter's cache has not seen: fed before it drafts again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `auto` comes to: the device, the precisions and the attention kernel of a session."""
+"""Chooses device, precisions and attention kernel: what `auto` comes to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The host's view of one row: what it has said, and whether it is done."""
+"""One row as the host sees it: what it has said, and whether it is done."""
 
 from __future__ import annotations
 

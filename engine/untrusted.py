@@ -1,4 +1,4 @@
-"""Names and values that nobody vouches for, made fit for a terminal, a table or a message."""
+"""Makes names and values that nobody vouches for fit for a terminal; bounded reading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which drafted tokens the target accepts, and what it says next.
+"""The accept rule for chains: which drafted tokens the target keeps, and what it says next.
 
 Speculative sampling (Leviathan et al., arXiv 2211.17192, algorithm 1; Chen et al., arXiv
 2302.01318): accept draft token x with probability min(1, p(x)/q(x)); after the first rejection

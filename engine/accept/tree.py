@@ -1,4 +1,4 @@
-"""Which of a tree's branches the target takes, and what it says where it leaves the tree.
+"""The accept rule for trees: which branch the target takes, and what it says where it leaves.
 
 SpecExec's rule: the target says a token at every node it comes to, and goes on where a child is
 that token. Nothing is compared with the draft, so the text is plain decoding's own, sampled or

@@ -1,4 +1,4 @@
-"""What this program keeps in the user's cache, and clearing it. Imports no torch."""
+"""Lists and clears what this program keeps in the user's cache. Imports no torch."""
 
 from __future__ import annotations
 

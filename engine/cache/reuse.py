@@ -1,4 +1,4 @@
-"""Who has a prompt, or the beginning of one, already: the slots of a cache, a prefill store."""
+"""Reuses K/V of shared prompt prefixes: other slots, or stored prefills, that begin alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is the speculative text really the plain text? And if not: a tie, or a bug?"""
+"""Checks that the speculative text is the plain one; where not: a tie, or a bug."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who drafts: state in, γ proposals per row out."""
+"""The drafter contract, state in and γ proposals per row out; the model drafting for itself."""
 
 from __future__ import annotations
 

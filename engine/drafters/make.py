@@ -1,4 +1,4 @@
-"""From settings to a drafter."""
+"""Makes the drafter that the settings name: self, model, lookup, cascade or tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What followed the same words earlier in a text. Tokens only, no torch."""
+"""Finds what followed the same words earlier in a text. Tokens only, no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a checkpoint holds beside what its configuration announces, read as transformers does.
+"""Holds a checkpoint against what its configuration announces, as transformers does.
 
 A tensor that the configuration does not announce (a bias, a norm of q or k, a layer) is left
 unread, and a stored head that differs from the embeddings is used though the configuration ties

@@ -1,4 +1,4 @@
-"""The tokens that end a model's turn, of files that name too few of them.
+"""Finds the tokens that end a model's turn, in files that name too few of them.
 
 Many GGUF files name only the end of a text, while the model ends its turns with another token. As
 llama.cpp does (src/llama-vocab.cpp), tokens are therefore known by their text, too.

@@ -1,4 +1,4 @@
-"""The files of a converted model are as they were made: a hash of each, taken when it was made.
+"""Checks that the files of a converted model are as they were made, by a hash of each.
 
 Small files are hashed whenever the model is opened. Hashing a large one takes a second or more, so
 that happens beside the loading, and only where something hints at a change or a day has passed:

@@ -1,4 +1,4 @@
-"""What a model's authors ask decoding to do, of which nothing is done unasked."""
+"""Reads generation_config.json: what a model's authors ask of decoding, done when asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way in: a model name of any kind to an opened model."""
+"""Opens a model by alias, Hugging Face id, folder or .gguf file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether what a model computes are numbers at all.
+"""Ends a run whose logits are not finite.
 
 NaN and infinity spread to every later token. Both runs of a comparison then agree on nonsense, so
 no comparison of texts can notice them.

@@ -1,4 +1,4 @@
-"""A stranger's code at work: what it raises is named, what it sets for the whole process put back.
+"""Contains a stranger's code: names what it raises, puts back what it sets for the process.
 
 Imports no torch: a plug-in may be loaded for a listing.
 """

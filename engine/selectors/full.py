@@ -1,3 +1,5 @@
+"""The selector `full`: keeps everything, the control."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,3 +1,5 @@
+"""The selector `h2o`: heavy hitters by accumulated attention (arXiv 2306.14048)."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

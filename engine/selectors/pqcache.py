@@ -1,3 +1,5 @@
+"""The selector `pqcache`: keys by product quantisation (arXiv 2407.12820)."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,3 +1,5 @@
+"""The selector `quest`: pages of keys by a bound on their attention (arXiv 2406.10774)."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,3 +1,5 @@
+"""The selector `reuse`: what the last verify pass attended to."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,3 +1,5 @@
+"""The selector `snapkv`: what the prompt's last queries attended to (arXiv 2404.14469)."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,3 +1,5 @@
+"""The selector `streaming`: attention sinks and a rolling window (arXiv 2309.17453)."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,3 +1,5 @@
+"""The selector `topk`: the oracle, all keys searched in every draft step."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

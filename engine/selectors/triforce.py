@@ -1,3 +1,5 @@
+"""The selector `triforce`: chunks whose mean key fits the last query (arXiv 2404.11912)."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,3 +1,5 @@
+"""The selector `window`: a rolling sliding window."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

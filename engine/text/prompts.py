@@ -1,4 +1,4 @@
-"""Documents to the token rows of a batch."""
+"""Cuts documents into the token rows of a batch."""
 
 from __future__ import annotations
 

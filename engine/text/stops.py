@@ -1,4 +1,4 @@
-"""Stop strings that cannot do what they look like."""
+"""Refuses or explains stops that cannot do what they look like."""
 
 from __future__ import annotations
 

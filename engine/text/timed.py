@@ -1,4 +1,4 @@
-"""Running what others wrote, and may never end."""
+"""Runs what others wrote, such as chat templates, within a time limit."""
 
 from __future__ import annotations
 

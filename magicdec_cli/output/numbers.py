@@ -1,4 +1,4 @@
-"""Bars on a fixed 0..1 scale: a scale that follows the data would lie about rates."""
+"""How numbers are written: rates, times, counts, and bars on a fixed 0..1 scale."""
 
 from __future__ import annotations
 

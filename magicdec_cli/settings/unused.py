@@ -1,4 +1,4 @@
-"""Options that mean nothing beside the others: refused, so that nobody believes they had an effect.
+"""Refuses options that mean nothing beside the others.
 
 Only what the command line names is judged: files and variables hold settings for every run.
 """

@@ -1,4 +1,4 @@
-"""How a model reads the texts of some rows, several tokens a pass."""
+"""Reads the texts of some rows with a model, several tokens a pass."""
 
 from __future__ import annotations
 

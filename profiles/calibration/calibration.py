@@ -1,4 +1,4 @@
-"""What `magicdec calibrate` found out about a model on this machine. Torch-free.
+"""A calibration as data: constants of this machine and model. Torch-free.
 
 A calibration holds for one fingerprint: model, precisions, device, threads, kernels and versions.
 Under another one it is stale: it is never used without saying what differs.

@@ -1,4 +1,4 @@
-"""The formats by name, each loaded when it is used."""
+"""The export formats by name, what engines can be told of a drafter, and the notes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a format renders from and to."""
+"""What every export format is given, and what it returns."""
 
 from __future__ import annotations
 

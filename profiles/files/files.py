@@ -1,4 +1,4 @@
-"""A file that is there whole, or as it was before."""
+"""Writes files whole, there complete or as they were before; reads CSV rows."""
 
 from __future__ import annotations
 

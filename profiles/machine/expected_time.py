@@ -1,4 +1,4 @@
-"""About how long measurements take, said before any of them is made."""
+"""Says about how long measurements take, before any of them is made."""
 
 from __future__ import annotations
 

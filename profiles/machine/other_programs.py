@@ -1,4 +1,4 @@
-"""How much of the machine other programs took meanwhile."""
+"""Measures how much of the machine other programs take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How steady the machine was while plain and speculative decoding were compared.
+"""Tells whether the machine was steady while plain and speculative runs were compared.
 
 What a step should take is known from its likes: those of the same run with as many rows and draft
 tokens, on the line that they follow as rows grow. What is left of a time, divided by that, is the

@@ -1,4 +1,4 @@
-"""What a calibration says of one run: before it, and beside what was measured. Torch-free.
+"""Predicts one run from a calibration; beside the measured run, says where it was off.
 
 Rows finish at different steps and the last steps draft less, so a run is not N/Ω equal steps: it
 is replayed a few times with random acceptance, and each of its steps priced.

@@ -1,4 +1,4 @@
-"""What a calibration says to a policy that chooses γ. Torch-free."""
+"""What a calibration tells a γ policy or a tree: prices of steps. Torch-free."""
 
 from __future__ import annotations
 

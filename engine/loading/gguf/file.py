@@ -16,9 +16,9 @@ from magicdec.engine.errors import ModelError
 from magicdec.engine.loading.checkpoint import Progress
 from magicdec.engine.loading.converted_cache import SPEC
 from magicdec.engine.loading.files import one_line
+from magicdec.engine.loading.gguf.kinds import check_kinds
 from magicdec.engine.loading.gguf.spec import spec_from_metadata
 from magicdec.engine.loading.gguf.tokenizer import write_tokenizer
-from magicdec.engine.loading.gguf_kinds import check_kinds
 from magicdec.engine.loading.weights import SINGLE, Array, check_shapes, write_float32
 from magicdec.engine.model.spec import ModelSpec
 

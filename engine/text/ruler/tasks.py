@@ -1,4 +1,4 @@
-"""Question answering over distracting paragraphs (RULER, section 3.4), on made-up biographies.
+"""The tasks after RULER (arXiv 2404.06654): needles, common words, question answering.
 
 RULER takes its paragraphs from SQuAD and HotpotQA; these are generated, so that nothing has to be
 downloaded and no model has seen them.

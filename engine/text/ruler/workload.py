@@ -1,4 +1,4 @@
-"""A document that is made to measure."""
+"""A task whose text is generated to a length, and the rows made from it."""
 
 from __future__ import annotations
 

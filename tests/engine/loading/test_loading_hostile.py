@@ -16,7 +16,7 @@ import pytest
 
 from magicdec.cli.main import run_command_line
 from magicdec.engine.errors import ModelError
-from magicdec.engine.loading.gguf_kinds import _ITEMS, _KINDS
+from magicdec.engine.loading.gguf.kinds import _ITEMS, _KINDS
 from magicdec.engine.loading.open import open_checkpoint
 from magicdec.engine.model.rope import Rope
 
