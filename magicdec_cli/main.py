@@ -155,7 +155,10 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: Sequence[str] | None) -> int:
     """Raises OSError when a stream like stdout cannot be written: such errors name no file."""
     try:
-        return app(arguments, prog_name="magicdec", standalone_mode=False) or 0
+        code = app(arguments, prog_name="magicdec", standalone_mode=False) or 0
+        if code == INTERRUPTED and "interrupted" not in TERMINAL.told:
+            raise KeyboardInterrupt  # one that came in typer's own code, which says nothing of it
+        return code
     except MagicdecError as error:
         return _failed(one_line(error), error.exit_code, error)
     except CacheFolderError as error:

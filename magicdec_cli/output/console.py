@@ -34,11 +34,12 @@ class Terminal:
 
     color: ColorMode = "auto"
     verbose: bool = False
+    told: str = ""  # the last note
     _consoles: dict[str, Console] = field(default_factory=dict)
 
     def reset(self) -> None:
         """Back to the defaults, with the streams as they are now."""
-        self.color, self.verbose = "auto", False
+        self.color, self.verbose, self.told = "auto", False, ""
         self._consoles.clear()
 
     @property
@@ -61,6 +62,7 @@ class Terminal:
 
     def note(self, message: str) -> None:
         """One line on stderr. Plain, so that errors need no rich."""
+        self.told = message
         with contextlib.suppress(OSError):  # nobody listens; that must not cost the data
             print(printable(message), file=sys.stderr, flush=True)
 

@@ -216,4 +216,4 @@ def test_a_pipe_in_a_model_folder_is_not_waited_for(
     (folder / name).unlink(missing_ok=True)
     os.mkfifo(folder / name)
     line = said(capsys, 3, "run", str(document), "--model", str(folder), "-q", "--prompt", "Who?")
-    assert f"{name} cannot be read (it is a pipe or a device, no file)" in line
+    assert f"{name} is a pipe and no file" in line

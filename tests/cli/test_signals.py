@@ -240,7 +240,8 @@ def test_profile_survey(
         if end.out:
             assert len(json.loads(end.out)["drafters"]) in (1, 2)
         else:
-            assert "nothing was finished" in end.err or end.at_once
+            said = ("nothing was finished", "interrupted (")  # torch makes other errors of it
+            assert end.at_once or any(words in end.err for words in said)
 
 
 @pytest.fixture
@@ -285,11 +286,11 @@ def test_calibrate(send: Callable[..., Signalled], small: None, own_cache: Path)
 @pytest.mark.slow
 def test_calibrate_check(send: Callable[..., Signalled], small: None) -> None:
     assert send(CALIBRATE).code == 0
-    check = ["calibrate", "doc.txt", *MODEL, "-q", "--check", "check.jsonl"]
-    whole = send(check)
+    command = ["calibrate", "doc.txt", *MODEL, "-q", "--check", "check.jsonl"]
+    whole = send(command)
     for moment, number in moments(whole.calls):
         Path("check.jsonl").unlink(missing_ok=True)
-        end = send(check, moment, number)
+        end = send(command, moment, number)
         judge(end)
         finished = [cell for cells in end.done.get("append_cells", []) for cell in cells]
         assert len(check.read_cells(Path("check.jsonl"))) >= len(finished)
