@@ -34,7 +34,7 @@ from magicdec.engine.loading.layer_kinds import check_layers
 from magicdec.engine.loading.tokenizer_files import read_tokenizer
 from magicdec.engine.loading.weights import PICKLES, open_weights, refuse_pickle
 from magicdec.engine.model.spec import READABLE, ModelSpec
-from magicdec.engine.untrusted import brief, shown
+from magicdec.engine.untrusted import brief, clean, shown
 
 
 def open_folder(name: str, folder: Path) -> Checkpoint:
@@ -76,7 +76,7 @@ def read_spec(folder: Path, config: dict[str, Any]) -> ModelSpec:
         ) from None
     if (share := spec.rope.get("partial_rotary_factor", 1.0)) != 1.0:
         raise ModelError(
-            f"{folder} rotates only {share} of each head, which is not supported; "
+            f"{folder} rotates only {clean(str(share), 60)} of each head, which is not supported; "
             "choose a model with full rotary embeddings"
         )
     return spec
@@ -86,7 +86,7 @@ def _refuse(folder: Path, config: dict[str, Any]) -> None:
     kind = config.get("model_type")
     if kind not in READABLE:
         raise ModelError(
-            f"architecture {kind!r} in {folder} is not supported; "
+            f"architecture {brief(kind, 60)} in {folder} is not supported; "
             f"choose a model of type {', '.join(READABLE)}"
         )
     causal = config.get("is_causal", True)
@@ -103,12 +103,13 @@ def _refuse(folder: Path, config: dict[str, Any]) -> None:
     if (quantized := config.get("quantization_config")) is not None:
         method = quantized.get("quant_method") if isinstance(quantized, dict) else quantized
         raise ModelError(
-            f"weights in {folder} are quantized ({method}), which is supported only from .gguf "
-            "files; choose the unquantized model"
+            f"weights in {folder} are quantized ({clean(str(method), 60)}), which is supported only "
+            "from .gguf files; choose the unquantized model"
         )
     if (activation := config.get("hidden_act", "silu")) not in ("silu", "swish"):
         raise ModelError(
-            f"activation {activation!r} in {folder} is not supported; choose a model with silu"
+            f"activation {brief(activation, 60)} in {folder} is not supported; choose a model with "
+            "silu"
         )
 
 

@@ -6,6 +6,8 @@ traceback, and of a file that this program keeps never another text.
 
 from __future__ import annotations
 
+import json
+import math
 import random
 import re
 from collections.abc import Callable, Iterator
@@ -199,3 +201,17 @@ def test_a_configuration(ask: Ask, tmp_path: Path) -> None:
     for damaged in damages(right, "configuration", 4 * CASES):
         (tmp_path / "magicdec.toml").write_bytes(damaged)
         ask("config", "show", "--format", "csv", codes=(0, 2))
+
+
+def test_values_of_a_configuration(save: Callable[..., Path], ask: Ask) -> None:
+    """Every member as what it is not: a model that runs, or one line. Values, not bits."""
+    folder = save()
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    hints = ["rope_theta", "rope_scaling", "sliding_window", "layer_types", "head_dim", "is_causal"]
+    members = sorted({*config, *hints, "quantization_config", "partial_rotary_factor"})
+    values = ["1.0", None, [], {}, [1], True, 0, -1, 1.5, math.inf, math.nan, 10**30, "9" * 999]
+    rng = random.Random(15)
+    for _ in range(4 * CASES):
+        path.write_text(json.dumps({**config, rng.choice(members): rng.choice(values)}))
+        ask(*decoding(folder, "--no-prefill-cache"), codes=(0, 1, 3), notes=True)
