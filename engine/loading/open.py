@@ -103,8 +103,8 @@ def _refuse(folder: Path, config: dict[str, Any]) -> None:
     if (quantized := config.get("quantization_config")) is not None:
         method = quantized.get("quant_method") if isinstance(quantized, dict) else quantized
         raise ModelError(
-            f"weights in {folder} are quantized ({clean(str(method), 60)}), which is supported only "
-            "from .gguf files; choose the unquantized model"
+            f"weights in {folder} are quantized ({clean(str(method), 60)}), which is supported "
+            "only from .gguf files; choose the unquantized model"
         )
     if (activation := config.get("hidden_act", "silu")) not in ("silu", "swish"):
         raise ModelError(
