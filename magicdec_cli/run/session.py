@@ -72,7 +72,7 @@ class Outcome:
 def run_session(outcome: Outcome, sources: Sequence[str], display: Display) -> None:
     """Reads, loads, prefills, decodes. Ctrl-C or an error ends it early and marks the outcome."""
     from magicdec.cli.run.gamma import with_calibration
-    from magicdec.cli.run.prediction import forecast
+    from magicdec.cli.run.prediction import forecast  # imports numpy, which listings do without
 
     settings = outcome.settings
     config = settings.decode_config()

@@ -40,6 +40,6 @@ def told_apart(name: str, policy: GammaPolicy | None = None) -> str:
 
 
 def _schedule(name: str) -> Schedule:
-    from magicdec.profiles.files.gamma_schedule import read_schedule
+    from magicdec.profiles.files.gamma_schedule import read_schedule  # `--help` decodes no file
 
     return read_schedule(Path(name))

@@ -120,7 +120,10 @@ class Turns:
         self._steps[speculative].append(_Step(turn, like, phases.decode, phases.verify))
 
     def result(self, others: float | None) -> Steadiness:
-        from magicdec.profiles.machine.usual import scatter, usual
+        from magicdec.profiles.machine.usual import (  # numpy, which readers do without
+            scatter,
+            usual,
+        )
 
         plain, speculative = self._steps
         likes = [[step.like for step in steps] for steps in self._steps]

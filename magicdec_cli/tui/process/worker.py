@@ -62,7 +62,7 @@ def run_config(
 ) -> tuple[DecodeConfig, tuple[str, ...]]:
     """As `magicdec run` has it: with a tree's shape and the prices of a γ that changes, by this
     machine's calibration where one holds; and a line about each."""
-    from magicdec.cli.run.gamma import with_calibration
+    from magicdec.cli.run.gamma import with_calibration  # numpy
 
     config, shape = with_shape(settings.decode_config(), settings, environment, requests)
     config = with_calibration(config, settings, environment, requests)
