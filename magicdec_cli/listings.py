@@ -1,4 +1,4 @@
-"""The small commands: listings, settings, terms, doctor.
+"""The small commands: listings, settings, terms, and what `doctor` found.
 
 Each imports what it needs itself, so that none pays for the others.
 """

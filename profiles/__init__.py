@@ -1,1 +1,1 @@
-"""Records of runs, and the benchmark that proves the engine's speed."""
+"""The cost model, calibration, acceptance surveys, tuning, recorded profiles and their export."""

@@ -31,7 +31,7 @@ class PrefillStore:
     """The stored prefills of one model; at most `limit` bytes, those of other models included.
 
     Nothing here fails a run: what cannot be read or written is skipped and told in `warnings`.
-    identity: of the weights, see `loading.identity`; name: what listings call the model.
+    identity: of the weights, see `identity_of`; name: what listings call the model.
     say: hears whom the store waits for.
     """
 

@@ -2,7 +2,7 @@
 
 The guard is a subclass, so that whatever is asked of a selector's class still holds, and the
 package's own selectors pay nothing. Torch has no read-only tensors: what chooses once gets copies,
-what chooses again and again is watched (see `watched_index` and `seal`).
+what chooses again and again is watched (see `watched_index` and `key_seal`).
 """
 
 from __future__ import annotations

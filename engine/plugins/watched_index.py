@@ -19,7 +19,7 @@ BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 class WatchedIndex(KeyIndex):
     """Torch counts the writes to a tensor over all its views. Those that go around it, through
-    numpy or a pointer, are left to the seal of the rows, see `seal`."""
+    numpy or a pointer, are left to the seal of the rows, see `key_seal`."""
 
     def __init__(self, index: KeyIndex, selector: str) -> None:
         self._index, self._selector = index, selector

@@ -67,5 +67,5 @@ class WholeView(DraftView):
 
 
 def failures_named(selector: KVSelector) -> AbstractContextManager[None]:
-    # A stranger's calls are guarded one by one, see `strangers`: the package's own pay nothing.
+    # A stranger's calls are guarded one by one, see `plugins.guard`: the package's own pay nothing.
     return Contained(f"selector {type(selector).__name__} failed", lasting=True)

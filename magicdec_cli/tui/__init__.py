@@ -1,5 +1,5 @@
-"""The terminal app. It draws and asks; the engine works in a process of its own (worker.py).
+"""The terminal app. It draws and asks; the engine works in a process of its own.
 
-messages.py is all that passes between the two, state.py turns it into what is known, view.py into
-what is shown, and the panels draw that. Nothing here but worker.py imports torch.
+process/messages.py is all that passes between the two, state.py turns it into what is known,
+view.py into what is shown, and the panels draw that. Only process/worker.py imports torch.
 """

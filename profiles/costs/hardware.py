@@ -50,7 +50,7 @@ class Constants:
     gemm_efficiency: Efficiency = 0.6
     attention_efficiency: Efficiency = 0.5
     link_efficiency: Efficiency = 0.3
-    # How sharply a pass turns from bound by reading to bound by arithmetic, see passes.py.
+    # How sharply a pass turns from bound by reading to bound by arithmetic, see roofline.py.
     overlap: Annotated[float, Meta(ge=1, le=MOST)] = 1.5
 
 

@@ -25,7 +25,7 @@ class Drafting:
     model: ModelShape | None = None
     weights: str = "same"
     weight_bytes: float | None = None  # None: the target's
-    # Selection traffic of a draft step, in KV entries read per cached token (theory.md); and of
+    # Selection traffic of a draft step, in KV entries read per cached token; and of
     # choosing again after a verify pass, per step.
     select_per_token: float = 0.0
     verify_per_token: float = 0.0

@@ -1,6 +1,6 @@
 """What kind of value each key of a GGUF file's metadata has, where it is read as it stands.
 
-The numbers of an architecture are checked where they are read, see `gguf_spec`.
+The numbers of an architecture are checked where they are read, see `spec`.
 """
 
 from __future__ import annotations
