@@ -1,6 +1,6 @@
 """Who drafts, over what, and how far: the one record of it, and `layers:6+self` taken apart.
 
-Plain data: no torch. `selection` makes the selector, `drafting` the drafter.
+Plain data: no torch. `selection` makes the selector, `drafters.make` the drafter.
 """
 
 from __future__ import annotations
