@@ -199,6 +199,7 @@ def test_an_unknown_theme_is_refused_with_those_there_are() -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "magicdec.cli", "tui", "--demo", "--theme", "pink"],
         stdin=side, stdout=side, stderr=side,
+        env={**os.environ, "COLUMNS": "80", "LINES": "24"},  # whatever other tests have set
     )  # fmt: skip
     os.close(side)
     assert process.wait(60) == 2
