@@ -93,7 +93,8 @@ RUN_TERMS: dict[str, str] = {
     "T_D + T_V + the rest): T_D one draft step, T_V one verify pass, length the tokens per step "
     "that acceptance gives, 1 + a1 + a1*a2 + ... with the conditional acceptance a_i of each "
     "position. `run` takes costs, acceptance and selection from this machine's calibration "
-    "(`magicdec calibrate`); the app acceptance from its own runs, once there are any",
+    "(`magicdec calibrate`); the app leaves the one-off selection out until a run has shown it, "
+    "and takes acceptance from its own runs, once there are any",
     "error": "predicted / measured speedup - 1; `with the run's own acceptance` leaves only the "
     "times to be wrong. The sentence below names the part that most of it comes from",
     "calibration": "constants of the cost model fitted to timed steps on this machine; it holds "
